@@ -1,0 +1,1 @@
+"""Stores, connectors and the host loop: everything that touches the outside."""

@@ -1,0 +1,1 @@
+"""Benchmarks; they print ratios, because absolute times depend on the machine."""

@@ -1,0 +1,1 @@
+"""The world, the crash points and the explorers that check the kernel and its hosts."""
