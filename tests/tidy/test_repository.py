@@ -16,7 +16,7 @@ FOLDERS = ("src/keepkernel", "kernel", "spec", "adapters", "sandbox", "fuzz", "t
 # The patterns are written so that they do not match themselves.
 UNWANTED = {
     "a path of one machine": r"(?<![\w.])/(?:home|root|Users|work|opt)/[\w.]",
-    "the address of a package registry": r"python[h]osted|pypi[.]\w|artifact[o]ry|registry[.]\w+[.]",
+    "the address of a registry": r"python[h]osted|pypi[.]\w|artifact[o]ry|registry[.]\w+[.]",
     "a note about unfinished work": r"\b(?:T[O]DO|F[I]XME|X[X]X)\b",
 }
 
