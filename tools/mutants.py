@@ -64,9 +64,7 @@ def run_mutmut(copy: Path, seconds: float | None) -> tuple[int, bool]:
     log = copy / "mutmut.log"
     command = [*MUTMUT, "run", "--max-children", str(os.cpu_count() or 1)]
     with log.open("w") as output:
-        process = subprocess.Popen(
-            command, cwd=copy, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        process = subprocess.Popen(command, cwd=copy, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             return process.wait(seconds), True
         except subprocess.TimeoutExpired:
@@ -84,9 +82,7 @@ def run_mutmut(copy: Path, seconds: float | None) -> tuple[int, bool]:
 
 
 def ask_mutmut(copy: Path, *arguments: str) -> str:
-    answer = subprocess.run(
-        [*MUTMUT, *arguments], cwd=copy, capture_output=True, text=True, check=True
-    )
+    answer = subprocess.run([*MUTMUT, *arguments], cwd=copy, capture_output=True, text=True, check=True)
     return answer.stdout
 
 
@@ -105,9 +101,7 @@ def read_results(copy: Path) -> list[Mutant]:
 
     def with_diff(mutant: Mutant) -> Mutant:
         plain = (*DETECTED, *UNDECIDED, "no tests")
-        return (
-            mutant if mutant.status in plain else mutant._replace(diff=diff_of(copy, mutant.name))
-        )
+        return mutant if mutant.status in plain else mutant._replace(diff=diff_of(copy, mutant.name))
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(with_diff, mutants))
@@ -136,10 +130,7 @@ def as_json(mutants: list[Mutant], complete: bool, seconds: float) -> dict[str, 
         "complete": complete,
         "seconds": round(seconds, 1),
         "counts": dict(Counter(m.status for m in mutants)),
-        "modules": {
-            module: dict(Counter(m.status for m in mutants if m.module == module))
-            for module in modules
-        },
+        "modules": {module: dict(Counter(m.status for m in mutants if m.module == module)) for module in modules},
         "survivors": [m._asdict() for m in mutants if m.diff],
         "untested": untested_functions(mutants),
     }
@@ -181,9 +172,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./keep mutants", description="Mutation testing.")
     parser.add_argument("--module", action="append", help="such as kernel/boundary.py; repeatable")
     parser.add_argument("--tests", action="append", help="tests to run instead of the fast ones")
-    parser.add_argument(
-        "--seconds", type=float, help="stop after this time and report what is known"
-    )
+    parser.add_argument("--seconds", type=float, help="stop after this time and report what is known")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     return parser.parse_args()
 
