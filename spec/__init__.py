@@ -1,0 +1,1 @@
+"""The law: prose with rule ids, invariants, documents, and what is generated from them."""
