@@ -1,0 +1,889 @@
+"""What must always hold, as predicates that can be run on any runtime of the model.
+
+An invariant looks at one step of one workflow (`Step`), at a state, or at a state beside what really happened
+outside (`Ghost`). It gives the rows that break it; none means that it holds. Each has a `sometimes`: a predicate
+that is true where the invariant is put to the test, so that a search can show that it did not hold for lack
+of occasion.
+
+The predicates are written from the law, not from the kernel: they use none of its tables and functions.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from ..kernel import commands as c
+from ..kernel.types import Accepted, Event, Handler, Key, Mutation, Outcome, Rejected, Repair, Run, Send, State
+
+
+class Step(NamedTuple):
+    """One command, and what became of it."""
+
+    before: State
+    command: c.Command
+    outcome: Outcome
+    after: State
+    """What the runtime holds now; its own store says it, not the outcome."""
+
+
+class Ghost(NamedTuple):
+    """What really happened outside, which no runtime can see and only a test's world knows."""
+
+    landed: tuple[Key, ...] = ()
+    """The inputs of every call that took effect, once for each time."""
+    wrongly_denied: frozenset[Key] = frozenset()
+    """Inputs of calls of which a person said that they did not happen, and that did."""
+    wrongly_asserted: frozenset[Key] = frozenset()
+    """Inputs of calls of which a person said that they happened, and that did not."""
+
+
+class Violation(NamedTuple):
+    invariant: str
+    rule: str
+    text: str
+    rows: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.invariant} ({self.rule}): {self.text}: {'; '.join(self.rows)}"
+
+
+Rows = Iterator[str]
+
+UNRESOLVED: Final = ("in_flight", "needs_reconcile", "indeterminate")
+FINAL: Final = ("consumed", "skipped")
+
+
+class Invariant(NamedTuple):
+    """`broken` gives the offending rows of a subject; `sometimes` tells whether the subject is a test of it."""
+
+    id: str
+    rule: str
+    text: str
+    broken: Callable[[Any], Rows]
+    sometimes: Callable[[Any], bool]
+
+
+class Outside(NamedTuple):
+    """The subject of invariants that compare a state with what really happened."""
+
+    state: State
+    ghost: Ghost
+
+
+ON_STATES: Final[list[Invariant]] = []
+ON_STEPS: Final[list[Invariant]] = []
+ON_OUTSIDE: Final[list[Invariant]] = []
+
+
+def invariant(
+    kinds: list[Invariant], name: str, rule: str, text: str, sometimes: Callable[[Any], bool]
+) -> Callable[[Callable[[Any], Rows]], Callable[[Any], Rows]]:
+    """Register a predicate; its place in the list is its kind."""
+
+    def register(broken: Callable[[Any], Rows]) -> Callable[[Any], Rows]:
+        kinds.append(Invariant(name, rule, text, broken, sometimes))
+        return broken
+
+    return register
+
+
+# --- reading a step ----------------------------------------------------------------------------------
+
+
+def gone(step: Step) -> Run | None:
+    """The run that left the state in this step, as it was before."""
+    run = step.before.run
+    if run is None or (step.after.run is not None and step.after.run.id == run.id):
+        return None
+    return run
+
+
+def started(step: Step) -> Run | None:
+    """The run that came into the state in this step."""
+    run = step.after.run
+    if run is None or (step.before.run is not None and step.before.run.id == run.id):
+        return None
+    return run
+
+
+def kept(step: Step) -> tuple[Run, Run] | None:
+    """The run that was there before and is there after, at both times."""
+    before, after = step.before.run, step.after.run
+    return (before, after) if before is not None and after is not None and before.id == after.id else None
+
+
+def last_form(step: Step) -> Run | None:
+    """The run of the state before, as it is after the step: still live, or as it went into history."""
+    both = kept(step)
+    if both:
+        return both[1]
+    return step.outcome.retired.run if gone(step) and isinstance(step.outcome, Accepted) else None
+
+
+def last_record(step: Step) -> Mutation | None:
+    """The same for its ledger record."""
+    record = step.before.mutation
+    if record is None or not isinstance(step.outcome, Accepted):
+        return None
+    after = step.after.mutation
+    return after if after is not None and after.run == record.run else step.outcome.retired.mutation
+
+
+def changed_events(step: Step) -> Iterator[tuple[Event, Event]]:
+    if step.before.events is step.after.events or step.before.events == step.after.events:
+        return
+    before = {event.key: event for event in step.before.events}
+    for event in step.after.events:
+        was = before.get(event.key)
+        if was is not None and was != event:
+            yield was, event
+
+
+def moved_events(step: Step, source: str, target: str) -> tuple[Event, ...]:
+    """Events, as they were before, that went from one status to another in this step."""
+    return tuple(was for was, now in changed_events(step) if (was.status, now.status) == (source, target))
+
+
+def rows_by_name(state: State) -> dict[str, Handler]:
+    return {row.declared.name: row for row in state.handlers}
+
+
+def unresolved(state: State) -> bool:
+    return state.mutation is not None and state.mutation.status in UNRESOLVED
+
+
+def side(state: State) -> str:
+    """Where the live run stands, written a second time from the law."""
+    run = state.run
+    if run is None:
+        return ""
+    if unresolved(state):
+        return "UNCERTAIN"
+    return "AFTER" if run.outcome in ("success", "skipped") else "BEFORE"
+
+
+def is_active(run: Run | None) -> bool:
+    return run is not None and run.status == "active"
+
+
+# --- phase and status --------------------------------------------------------------------------------
+
+PHASE_EDGES: Final = {
+    "consumer": {
+        ("pending", "preparing"),
+        ("preparing", "prepared"),
+        ("prepared", "mutating"),
+        ("prepared", "emitting"),
+        ("mutating", "mutated"),
+        ("mutated", "emitting"),
+        ("emitting", "committed"),
+    },
+    "producer": {("pending", "executing"), ("executing", "committed")},
+}
+
+
+@invariant(
+    ON_STEPS,
+    "INV-001",
+    "PHASE-001",
+    "a phase moves along its edges only, and on a run that is over only from mutating to mutated",
+    sometimes=lambda s: isinstance(s.outcome, Rejected) and s.outcome.reason == "phase",
+)
+def phase_edges(step: Step) -> Rows:
+    new = started(step)
+    if new is not None and new.phase != ("emitting" if new.retry_of else "pending"):
+        yield f"run {new.id} was created at {new.phase}"
+    run, last = step.before.run, last_form(step)
+    if run is None or last is None or run.phase == last.phase:
+        return
+    if (run.phase, last.phase) not in PHASE_EDGES[run.kind]:
+        yield f"run {run.id}: {run.phase} to {last.phase}"
+    if not is_active(run) and (run.phase, last.phase) != ("mutating", "mutated"):
+        yield f"run {run.id} is over and went from {run.phase} to {last.phase}"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-002",
+    "RUN-001",
+    "a change of status leaves the phase alone, and the reverse; a commit moves both",
+    sometimes=lambda s: isinstance(s.command, c.EndRun) and isinstance(s.outcome, Accepted),
+)
+def status_apart_from_phase(step: Step) -> Rows:
+    run, last = step.before.run, last_form(step)
+    if run is None or last is None or run.status == last.status:
+        return
+    if last.status == "committed":
+        if last.phase != "committed":
+            yield f"run {run.id} is committed in {last.phase}"
+    elif last.phase != run.phase:
+        yield f"run {run.id}: {run.status}/{run.phase} to {last.status}/{last.phase}"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-003",
+    "RUN-002",
+    "a run that is over keeps its status",
+    sometimes=lambda s: isinstance(s.outcome, Rejected) and s.outcome.reason == "run_not_active",
+)
+def over_is_over(step: Step) -> Rows:
+    run, last = step.before.run, last_form(step)
+    if run is not None and last is not None and not is_active(run) and last.status != run.status:
+        yield f"run {run.id}: {run.status} to {last.status}"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-004",
+    "RUN-005",
+    "a run starts only when none is active, and an active run leaves only when it is over",
+    sometimes=lambda s: isinstance(s.outcome, Rejected) and s.outcome.reason == "run_active",
+)
+def one_active_run(step: Step) -> Rows:
+    new, old = started(step), gone(step)
+    if new is not None and is_active(step.before.run):
+        yield f"run {new.id} started beside {old.id if old else ''}"
+    elif old is not None and is_active(last_form(step)):
+        yield f"run {old.id} vanished while it was active"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-005",
+    "SCHED-001",
+    "a run starts only through an open gate, in an open session with budget left, a fresh one only without a retry",
+    sometimes=lambda s: isinstance(s.outcome, Rejected) and s.outcome.rule == "SCHED-001",
+)
+def gate_holds(step: Step) -> Rows:
+    new, was = started(step), step.before
+    if new is None:
+        return
+    if was.status != "active":
+        yield f"run {new.id} started while the workflow is {was.status}"
+    if was.error is not None:
+        yield f"run {new.id} started over an error ({was.error.kind})"
+    if was.maintenance is not None:
+        yield f"run {new.id} started during maintenance"
+    if step.command.now < was.backoff_until:
+        yield f"run {new.id} started at {step.command.now}, before {was.backoff_until}"
+    if was.session is None or was.session.id != new.session or was.session.runs >= was.policy.session_runs:
+        yield f"run {new.id} started without a session that has budget left"
+    if not new.retry_of and was.run is not None and not is_active(was.run):
+        yield f"run {new.id} started before the pending retry {was.run.id}"
+
+
+# --- events ------------------------------------------------------------------------------------------
+
+
+@invariant(
+    ON_STATES,
+    "INV-006",
+    "EVENT-003",
+    "a reserved event belongs to the live run",
+    sometimes=lambda s: s.run is not None and not is_active(s.run) and any(e.status == "reserved" for e in s.events),
+)
+def reserved_has_owner(state: State) -> Rows:
+    for event in state.events:
+        if event.status == "reserved" and (state.run is None or event.owner != state.run.id):
+            yield f"event {event.key.topic}/{event.key.id} is reserved by {event.owner}, which is not live"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-007",
+    "EVENT-006",
+    "an event is consumed only by the commit of its owner, or by a person who abandons it",
+    sometimes=lambda s: isinstance(s.command, c.Abandon) and bool(moved_events(s, "reserved", "consumed")),
+)
+def consumed_by_commit(step: Step) -> Rows:
+    taken = [was for was, now in changed_events(step) if now.status == "consumed" != was.status]
+    if not taken:
+        return
+    command, last = step.command, last_form(step)
+    by = command.run if isinstance(command, c.CommitConsumer | c.Abandon) else ""
+    if isinstance(command, c.CommitConsumer) and (last is None or last.status != "committed"):
+        by = ""
+    for event in taken:
+        if event.status == "pending" or not by or event.owner != by:
+            yield f"event {event.key.id} ({event.status}, owner {event.owner or 'nobody'}) is consumed"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-008",
+    "EVENT-001",
+    "consumed and skipped are final",
+    sometimes=lambda s: any(e.status in FINAL and e.key in published(s.command) for e in s.before.events),
+)
+def finals_stay(step: Step) -> Rows:
+    for was, now in changed_events(step):
+        if was.status in FINAL and now.status != was.status:
+            yield f"event {was.key.id}: {was.status} to {now.status}"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-009",
+    "USER-001",
+    "only a person skips: an event nobody has taken, a rejected request's, or those of a mutation given up",
+    sometimes=lambda s: isinstance(s.command, c.SkipMutation) and isinstance(s.outcome, Accepted),
+)
+def skipped_by_person(step: Step) -> Rows:
+    for was, now in changed_events(step):
+        if now.status != "skipped" or was.status in FINAL:
+            continue
+        allowed: tuple[type, ...] = (c.SkipEvent, c.Reject) if was.status == "pending" else (c.SkipMutation,)
+        if not isinstance(step.command, allowed):
+            yield f"event {was.key.id} ({was.status}) is skipped by {type(step.command).__name__}"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-010",
+    "BOUND-005",
+    "inputs go back to pending only when their mutation is known not to have happened",
+    sometimes=lambda s: bool(moved_events(s, "reserved", "pending")) and s.before.mutation is not None,
+)
+def released_only_before(step: Step) -> Rows:
+    back = moved_events(step, "reserved", "pending")
+    if not back:
+        return
+    where = side(step.before)
+    record = last_record(step)
+    if where == "AFTER" or (where == "UNCERTAIN" and (record is None or record.status != "failed")):
+        yield from (f"event {event.key.id} is released while its run is {where}" for event in back)
+
+
+@invariant(
+    ON_STEPS,
+    "INV-011",
+    "EVENT-004",
+    "what a run reserved stays reserved by it until it ends or its mutation is resolved",
+    sometimes=lambda s: any(e.status == "reserved" and e.key in published(s.command) for e in s.before.events),
+)
+def reservations_fixed(step: Step) -> Rows:
+    both = kept(step)
+    if both is None or both[0].phase in ("pending", "preparing"):
+        return
+    before, after = both
+    if before.reserved != after.reserved:
+        yield f"run {before.id} reserved {before.reserved}, now {after.reserved}"
+    if is_active(before) != is_active(after) or (unresolved(step.before) and not unresolved(step.after)):
+        return
+    for was, now in changed_events(step):
+        if was.status == "reserved" and (now.status, now.owner) != (was.status, was.owner):
+            yield f"event {was.key.id} left run {before.id}: {now.status}"
+
+
+def published(command: c.Command) -> tuple[Key, ...]:
+    if isinstance(command, c.CommitConsumer | c.CommitProducer):
+        return tuple(p.key for p in command.publications)
+    return (command.publication.key,) if isinstance(command, c.Publish) else ()
+
+
+@invariant(
+    ON_STEPS,
+    "INV-012",
+    "EVENT-007",
+    "a published event is never lost: every step keeps all events and numbers new ones in order",
+    sometimes=lambda s: len(s.after.events) > len(s.before.events),
+)
+def events_never_lost(step: Step) -> Rows:
+    if step.before.events is step.after.events and step.before.next_seq == step.after.next_seq:
+        return
+    after = {event.key: event for event in step.after.events}
+    before = {event.key: event for event in step.before.events}
+    for key, was in before.items():
+        if key not in after:
+            yield f"event {key.id} ({was.status}) is gone"
+        elif after[key].seq != was.seq:
+            yield f"event {key.id}: number {was.seq} to {after[key].seq}"
+    new = sorted(event.seq for key, event in after.items() if key not in before)
+    if new != list(range(step.before.next_seq, step.after.next_seq)):
+        yield f"new events are numbered {new}, the counter went {step.before.next_seq} to {step.after.next_seq}"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-013",
+    "EVENT-010",
+    "title and payload of an event change only while it is pending, by a publish",
+    sometimes=lambda s: any(e.status == "reserved" and e.key in published(s.command) for e in s.before.events),
+)
+def content_fixed(step: Step) -> Rows:
+    for was, now in changed_events(step):
+        if (was.title, was.payload) != (now.title, now.payload) and (
+            was.status != "pending" or was.key not in published(step.command)
+        ):
+            yield f"event {was.key.id} ({was.status}) was rewritten"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-014",
+    "SCHED-005",
+    "inputs that are released wake their consumer, now or at the end of the run that still holds them",
+    sometimes=lambda s: bool(moved_events(s, "reserved", "pending")) and not is_active(s.after.run),
+)
+def released_wakes(step: Step) -> Rows:
+    if is_active(step.after.run):
+        return
+    for event in moved_events(step, "reserved", "pending"):
+        for row in step.after.handlers:
+            if event.key.topic in row.declared.subscribes and not row.dirty:
+                yield f"event {event.key.id} is pending again and {row.declared.name} is not dirty"
+
+
+# --- the ledger --------------------------------------------------------------------------------------
+
+LEDGER_EDGES: Final = {
+    ("pending", "in_flight"),
+    ("pending", "failed"),
+    ("in_flight", "applied"),
+    ("in_flight", "failed"),
+    ("in_flight", "needs_reconcile"),
+    ("in_flight", "indeterminate"),
+    ("needs_reconcile", "applied"),
+    ("needs_reconcile", "failed"),
+    ("needs_reconcile", "indeterminate"),
+    ("indeterminate", "needs_reconcile"),
+    ("indeterminate", "failed"),
+    ("indeterminate", "applied"),
+}
+
+
+@invariant(
+    ON_STEPS,
+    "INV-015",
+    "MUT-001",
+    "a ledger record moves along its edges only, and leaves only when it is applied or failed",
+    sometimes=lambda s: isinstance(s.outcome, Rejected) and s.outcome.reason == "mutation_edge",
+)
+def ledger_edges(step: Step) -> Rows:
+    record, last = step.before.mutation, last_record(step)
+    if record is None or not isinstance(step.outcome, Accepted):
+        return
+    if last is None:
+        yield f"the record of run {record.run} ({record.status}) is gone"
+        return
+    if last.status != record.status and (record.status, last.status) not in LEDGER_EDGES:
+        yield f"record of run {record.run}: {record.status} to {last.status}"
+    if step.after.mutation is None and last.status not in ("applied", "failed"):
+        yield f"record of run {record.run} left while it was {last.status}"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-016",
+    "MUT-002",
+    "one record per run: it is made by the active run in mutating, and what it says of the call never changes",
+    sometimes=lambda s: isinstance(s.command, c.RecordMutation) and s.before.mutation is not None,
+)
+def one_record(step: Step) -> Rows:
+    record, new = step.before.mutation, step.after.mutation
+    if new is None or new is record:
+        return
+    if record is None or record.run != new.run:
+        run = step.before.run
+        if run is None or run.id != new.run or not is_active(run) or run.phase != "mutating":
+            yield f"a record of run {new.run} appeared outside an active run in mutating"
+    elif call_of(record) != call_of(new):
+        yield f"record of run {record.run} changed from {call_of(record)} to {call_of(new)}"
+
+
+def call_of(record: Mutation) -> tuple[object, ...]:
+    return record.tool, record.params, record.digest, record.key, record.send_by, record.may_land_until
+
+
+@invariant(
+    ON_STATES,
+    "INV-017",
+    "MUT-003",
+    "the ledger record in the state is the live run's own",
+    sometimes=lambda s: s.mutation is not None,
+)
+def record_has_run(state: State) -> Rows:
+    if state.mutation is not None and (state.run is None or state.run.id != state.mutation.run):
+        yield f"record of run {state.mutation.run} beside run {state.run.id if state.run else 'none'}"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-018",
+    "MUT-005",
+    "a call is sent only by send_mutation of an active run in mutating, in time, once, granted and approved",
+    sometimes=lambda s: isinstance(s.outcome, Rejected) and s.outcome.reason == "send_by_passed",
+)
+def sends_are_lawful(step: Step) -> Rows:
+    if not isinstance(step.outcome, Accepted):
+        return
+    for effect in step.outcome.effects:
+        if isinstance(effect, Send):
+            yield from unlawful_send(step, effect)
+
+
+def unlawful_send(step: Step, effect: Send) -> Rows:
+    was, record, run = step.before, step.before.mutation, step.before.run
+    if run is None or record is None or effect.run != run.id or record.status != "pending":
+        yield f"run {effect.run} sends without a record of its own that was not sent"
+        return
+    if not isinstance(step.command, c.SendMutation) or not is_active(run) or run.phase != "mutating":
+        yield f"run {effect.run} ({run.status}, {run.phase}) sends at {type(step.command).__name__}"
+    if step.command.now > record.send_by or effect.send_by != record.send_by:
+        yield f"run {effect.run} sends at {step.command.now}, after {record.send_by}"
+    mode = {grant.tool: grant.mode for grant in was.grants}.get(effect.tool)
+    approved = [a for a in was.approvals if (a.tool, a.digest, a.events) == (record.tool, record.digest, run.reserved)]
+    if mode is None or (mode == "ask" and not approved):
+        yield f"run {effect.run} sends {effect.tool}, which is granted: {mode}"
+    if any(a in step.after.approvals for a in approved):
+        yield f"the approval of {effect.tool} is not used up"
+    if step.after.mutation is None or step.after.mutation.status != "in_flight":
+        yield f"run {effect.run} sends and its record does not say so"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-019",
+    "MUT-008",
+    "the call and its inline reconcile speak of an active run's mutation; people and the background of one over",
+    sometimes=lambda s: isinstance(s.outcome, Rejected) and s.outcome.reason == "author",
+)
+def author_matches(step: Step) -> Rows:
+    if not isinstance(step.outcome, Accepted) or step.before.run is None:
+        return
+    command, active = step.command, is_active(step.before.run)
+    if isinstance(command, c.ApplyMutation | c.FailMutation | c.ReconcileRetry):
+        if active != (command.by in ("call", "inline")):
+            yield f"{command.by} speaks of run {command.run}, which is {step.before.run.status}"
+    elif isinstance(command, c.Exhaust | c.TryAgain | c.DidntHappen | c.SkipMutation | c.AssertApplied) and active:
+        yield f"{type(command).__name__} for run {command.run}, which is active"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-020",
+    "MUT-009",
+    "nobody declares a sent call failed while it may still land, but its target or who voided its key",
+    sometimes=lambda s: isinstance(s.outcome, Rejected) and s.outcome.reason == "too_early",
+)
+def failed_in_time(step: Step) -> Rows:
+    record, last = step.before.mutation, last_record(step)
+    if record is None or last is None or last.status != "failed" or record.status == "failed":
+        return
+    guess = last.resolved_by in ("inline", "reconcile") and not getattr(step.command, "voided", False)
+    if (guess or last.resolved_by == "user_assert_failed") and step.command.now < record.may_land_until:
+        yield f"record of run {record.run} failed at {step.command.now}; it may land until {record.may_land_until}"
+
+
+@invariant(
+    ON_STATES,
+    "INV-021",
+    "MUT-010",
+    "outcome and ledger agree on the run that owns the record",
+    sometimes=lambda s: s.run is not None and s.run.outcome == "skipped" and s.mutation is not None,
+)
+def outcome_matches_ledger(state: State) -> Rows:
+    run, record = state.run, state.mutation
+    if run is None or (record is None and run.retry_of):
+        return
+    expected = ""
+    if record is not None and record.status == "applied":
+        expected = "success"
+    elif record is not None and record.status == "failed" and record.resolved_by != "never_sent":
+        expected = "skipped" if record.resolved_by == "user_skip" else "failure"
+    if run.outcome != expected:
+        yield f"run {run.id}: outcome {run.outcome or 'empty'}, ledger says {expected or 'empty'}"
+
+
+# --- the boundary ------------------------------------------------------------------------------------
+
+
+@invariant(
+    ON_STATES,
+    "INV-022",
+    "BOUND-004",
+    "the pending retry is past its mutation, or uncertain",
+    sometimes=lambda s: s.run is not None and not is_active(s.run),
+)
+def retry_is_after(state: State) -> Rows:
+    if state.run is not None and not is_active(state.run) and side(state) == "BEFORE":
+        yield f"run {state.run.id} ({state.run.status}, {state.run.phase}) is pending retry and BEFORE"
+
+
+@invariant(
+    ON_STATES,
+    "INV-023",
+    "BOUND-006",
+    "an unresolved mutation of a run that is over blocks the workflow, and somebody is asked about it",
+    sometimes=lambda s: unresolved(s) and not is_active(s.run),
+)
+def unresolved_blocks(state: State) -> Rows:
+    record, run = state.mutation, state.run
+    if record is None or run is None or is_active(run) or not unresolved(state):
+        return
+    if state.error is None or (state.error.kind, state.error.run) != ("uncertain", run.id):
+        yield f"record of run {run.id} is {record.status} and the error is {state.error}"
+    if record.status == "in_flight":
+        yield f"record of run {run.id} is in_flight and nobody will ask about it"
+    if run.status != "paused:reconciliation":
+        yield f"run {run.id} is {run.status} with a record {record.status}"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-024",
+    "BOUND-006",
+    "an unresolved mutation never goes to repair",
+    sometimes=lambda s: isinstance(s.command, c.EndRun) and s.command.status == "failed:logic" and unresolved(s.before),
+)
+def unresolved_is_not_repaired(step: Step) -> Rows:
+    if not unresolved(step.after):
+        return
+    if step.after.maintenance is not None:
+        yield f"maintenance over the record of run {step.after.mutation.run if step.after.mutation else ''}"
+    if isinstance(step.outcome, Accepted) and any(isinstance(e, Repair) for e in step.outcome.effects):
+        yield "a repair is asked for over an unresolved record"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-025",
+    "RETRY-002",
+    "after an application the run leaves only by its commit, by a retry that knows all it knew, or abandoned",
+    sometimes=lambda s: isinstance(s.command, c.CreateRetry) and isinstance(s.outcome, Accepted),
+)
+def next_runs_once(step: Step) -> Rows:
+    run = gone(step)
+    if run is None or side(step.before) != "AFTER":
+        return
+    last, new = last_form(step), started(step)
+    if new is not None and not is_active(run):
+        if new.retry_of != run.id or known_to(new) != known_to(run):
+            yield f"run {new.id} takes over from {run.id} and does not know what it knew"
+    elif last is None or not (last.status == "committed" or last.abandoned):
+        yield f"run {run.id} left after its mutation, neither committed nor abandoned"
+
+
+def known_to(run: Run) -> tuple[object, ...]:
+    return run.handler, run.reserved, run.causes, run.data, run.title, run.outcome, run.result
+
+
+# --- commit, handlers, sessions, workflow ------------------------------------------------------------
+
+
+@invariant(
+    ON_STEPS,
+    "INV-026",
+    "COMMIT-002",
+    "a commit is one step: status, consumption and the session's count move together",
+    sometimes=lambda s: isinstance(s.command, c.CommitConsumer) and bool(moved_events(s, "reserved", "consumed")),
+)
+def commit_is_one_step(step: Step) -> Rows:
+    last = last_form(step)
+    if last is None or last.status != "committed":
+        return
+    left = [e.key.id for e in step.after.events if e.status == "reserved" and e.owner == last.id]
+    if left:
+        yield f"run {last.id} committed and still holds {left}"
+    before, after = step.before.session, step.after.session
+    if before is None or after is None or after.commits != before.commits + 1:
+        yield f"run {last.id} committed and its session does not count it"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-027",
+    "COMMIT-001",
+    "a run commits only without a record, or with its own record applied",
+    sometimes=lambda s: isinstance(s.command, c.CommitConsumer) and s.before.mutation is not None,
+)
+def commit_needs_ledger(step: Step) -> Rows:
+    last, record = last_form(step), step.before.mutation
+    if last is not None and last.status == "committed" and record is not None and record.status != "applied":
+        yield f"run {last.id} committed with a record that is {record.status}"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-028",
+    "COMMIT-004",
+    "a handler's state changes only at a commit of its own run",
+    sometimes=lambda s: isinstance(s.command, c.CommitConsumer) and s.command.state is not None,
+)
+def handler_state_at_commit(step: Step) -> Rows:
+    if step.before.handlers is step.after.handlers:
+        return
+    after, last = rows_by_name(step.after), last_form(step)
+    for name, row in rows_by_name(step.before).items():
+        now = after.get(name)
+        if now is None or now.state == row.state or now.declared.kind != row.declared.kind:
+            continue
+        if last is None or last.status != "committed" or last.handler != name:
+            yield f"handler {name}: state {row.state or 'empty'} to {now.state or 'empty'}"
+
+
+@invariant(
+    ON_STATES,
+    "INV-029",
+    "SESS-003",
+    "an active run's session is open, and no other",
+    sometimes=lambda s: is_active(s.run),
+)
+def session_is_open(state: State) -> Rows:
+    run = state.run
+    if run is not None and is_active(run) and (state.session is None or state.session.id != run.session):
+        yield f"run {run.id} is active, its session {run.session} is not open"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-030",
+    "SESS-005",
+    "a session closes completed if it has a commit and no run failed in it, else failed",
+    sometimes=lambda s: isinstance(s.command, c.FinishSession) and isinstance(s.outcome, Accepted),
+)
+def session_verdict(step: Step) -> Rows:
+    session = step.before.session
+    if session is None or not isinstance(step.outcome, Accepted) or step.after.session is not None:
+        return
+    closed = step.outcome.retired.session
+    good = isinstance(step.command, c.FinishSession) and session.commits > 0
+    expected = "completed" if good else "failed"
+    if closed is None or closed.id != session.id or closed.status != expected:
+        yield f"session {session.id} should close as {expected}, closed as {closed.status if closed else 'nothing'}"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-031",
+    "WORK-001",
+    "the workflow's status moves by the user's hand alone",
+    sometimes=lambda s: s.before.status != s.after.status,
+)
+def status_by_user(step: Step) -> Rows:
+    if step.before.status == step.after.status:
+        return
+    edges: dict[type, set[tuple[str, str]]] = {
+        c.Deploy: {("draft", "ready")},
+        c.Resume: {("ready", "active"), ("paused", "active")},
+        c.Pause: {("active", "paused")},
+    }
+    if (step.before.status, step.after.status) not in edges.get(type(step.command), set()):
+        yield f"{type(step.command).__name__}: workflow {step.before.status} to {step.after.status}"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-032",
+    "WORK-002",
+    "an error is cleared only by what answers it, and uncertain is never overwritten",
+    sometimes=lambda s: s.before.error is not None and s.before.error.kind == "uncertain" and s.before != s.after,
+)
+def error_is_answered(step: Step) -> Rows:
+    error = step.before.error
+    if error is None or step.after.error == error:
+        return
+    now = step.after.error
+    if now is not None:
+        yield f"error {error.kind}/{error.cause} of run {error.run or 'none'} was replaced by {now.kind}/{now.cause}"
+    elif not answers(step, error.kind, error.cause):
+        yield f"{type(step.command).__name__} cleared {error.kind}/{error.cause} of run {error.run or 'none'}"
+
+
+def answers(step: Step, kind: str, cause: str) -> bool:
+    command, error = step.command, step.before.error
+    if kind == "uncertain":
+        return unresolved(step.before) and not unresolved(step.after)
+    if kind == "internal":
+        return isinstance(command, c.ClearError)
+    if kind == "blocked":
+        return isinstance(command, c.Retry | (c.Deploy if cause == "logic" else c.ClearError))
+    if cause == "auth":
+        return isinstance(command, c.Reconnect)
+    if cause == "permission":
+        return isinstance(command, c.Grant) and error is not None and command.tool == error.tool
+    return isinstance(command, c.Approve | c.Reject)
+
+
+@invariant(
+    ON_STEPS,
+    "INV-033",
+    "FAIL-004",
+    "a logic failure and its maintenance are one step, and no other end of a run enters maintenance",
+    sometimes=lambda s: isinstance(s.outcome, Accepted) and s.before.maintenance is None is not s.after.maintenance,
+)
+def logic_means_maintenance(step: Step) -> Rows:
+    if not isinstance(step.command, c.EndRun) or not isinstance(step.outcome, Accepted):
+        return
+    last, maintenance = last_form(step), step.after.maintenance
+    if last is None:
+        return
+    if last.status == "failed:logic" and (maintenance is None or maintenance.run != last.id):
+        yield f"run {last.id} failed by its logic, maintenance is {maintenance}"
+    if last.status != "failed:logic" and maintenance != step.before.maintenance:
+        yield f"run {last.id} is {last.status} and entered maintenance"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-034",
+    "STEP-002",
+    "a rejected command changes nothing, and an accepted one changes what it says and nothing else",
+    sometimes=lambda s: isinstance(s.outcome, Rejected),
+)
+def all_or_nothing(step: Step) -> Rows:
+    if isinstance(step.outcome, Rejected):
+        if step.after != step.before:
+            yield f"rejected with {step.outcome.reason}, and the state changed"
+    elif step.after != step.outcome.state or step.after.workflow != step.before.workflow:
+        yield "what is held is not what was accepted"
+
+
+# --- beside what really happened ---------------------------------------------------------------------
+
+
+@invariant(
+    ON_OUTSIDE,
+    "INV-035",
+    "MUT-009",
+    "no input is applied twice outside, unless a person wrongly said that it did not happen",
+    sometimes=lambda o: bool(o.ghost.landed) and unresolved(o.state),
+)
+def applied_once(outside: Outside) -> Rows:
+    landed, denied = outside.ghost.landed, outside.ghost.wrongly_denied
+    for key in sorted(set(landed)):
+        if landed.count(key) > 1 and key not in denied:
+            yield f"event {key.id} was applied {landed.count(key)} times"
+
+
+@invariant(
+    ON_OUTSIDE,
+    "INV-036",
+    "MUT-016",
+    "what is called a success happened, unless a person wrongly said that it did",
+    sometimes=lambda o: o.state.run is not None and o.state.run.outcome == "success",
+)
+def success_is_true(outside: Outside) -> Rows:
+    run = outside.state.run
+    if run is None or run.outcome != "success":
+        return
+    for key in run.reserved:
+        if key not in outside.ghost.landed and key not in outside.ghost.wrongly_asserted:
+            yield f"run {run.id} says success, and the call for event {key.id} never happened"
+
+
+# --- asking --------------------------------------------------------------------------------------------
+
+INVARIANTS: Final = {i.id: i for i in sorted((*ON_STATES, *ON_STEPS, *ON_OUTSIDE), key=lambda i: i.id)}
+
+
+def violations(kinds: list[Invariant], subject: State | Step | Outside) -> tuple[Violation, ...]:
+    """The invariants of one kind that a subject breaks."""
+    found = ((i, tuple(i.broken(subject))) for i in kinds)
+    return tuple(Violation(i.id, i.rule, i.text, rows) for i, rows in found if rows)
+
+
+def check_step(step: Step, ghost: Ghost | None = None) -> tuple[Violation, ...]:
+    """Everything that one step breaks: the step itself, the state that it leads to, and what happened outside."""
+    outside = violations(ON_OUTSIDE, Outside(step.after, ghost)) if ghost is not None else ()
+    return violations(ON_STEPS, step) + violations(ON_STATES, step.after) + outside
