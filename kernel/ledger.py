@@ -42,7 +42,8 @@ def digest(tool: str, params: str) -> str:
 
 def idempotency_key(workflow: str, run: str) -> str:
     """The same for every look at one run's call, and for no other (MUT-014)."""
-    return f"{workflow}/{run}"
+    escaped = workflow.replace("%", "%25").replace("/", "%2F")  # So that the first slash ends the workflow's name.
+    return f"{escaped}/{run}"
 
 
 def record_of(state: State) -> Mutation:
