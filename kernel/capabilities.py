@@ -1,4 +1,9 @@
-"""What a script may do in each of its functions, as data (SCRIPT rules)."""
+"""What a script may do in each of its functions, as data.
+
+The rest is the sandbox's duty: no way back from a call that ends the script (SCRIPT-003), `mutate` sees only what
+was prepared (SCRIPT-004), a fresh context for every call (SCRIPT-005), peeks of subscribed topics only (SCRIPT-006),
+what `next` is told (SCRIPT-007), parameters shown as the host saw them (SCRIPT-008), a time limit (SCRIPT-009).
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,6 +1,7 @@
 """The commands: everything that can ever change a workflow's state.
 
-Time (`now`, milliseconds) and ids come in with the command. The kernel has neither a clock nor a generator.
+Time (`now`, milliseconds) and ids come in with the command. The kernel has neither a clock nor a generator:
+the host gives one clock (HOST-004) and fresh ids (HOST-005).
 """
 
 from typing import Literal, NamedTuple, get_args

@@ -181,7 +181,7 @@ def deployed(row: Handler | None, declared: Declaration, now: int) -> Handler:
 
 
 def require_declaration(c: Deploy) -> None:
-    """The declaration makes sense on its own (WORK-006)."""
+    """The declaration makes sense on its own (WORK-006, PROD-001)."""
     names = [h.name for h in c.handlers]
     subscribed = [topic for h in c.handlers for topic in h.subscribes]
     require(bool(c.version), "bad_declaration", "a version needs a name")

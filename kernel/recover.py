@@ -1,4 +1,4 @@
-"""What a restart does before anything else."""
+"""What a restart does before anything else (HOST-007)."""
 
 from . import gate
 from .commands import Command, EndRun, FinishSession
@@ -6,7 +6,7 @@ from .types import Event, State
 
 
 def recover(state: State, now: int) -> tuple[Command, ...]:
-    """The commands that make a state whole after its host died (REC-001 to REC-003).
+    """The commands that make a state whole after its host died (REC-001, REC-002, REC-003).
 
     Each is one transition through `step`. Asking again after any of them, or after a crash between them,
     gives what is still missing, so recovery may be cut anywhere and run twice.

@@ -59,7 +59,8 @@ def step(state: State, command: c.Command) -> Outcome:
 
     Returns `Accepted(state, effects, rules, retired)` or `Rejected(reason, rule, detail)`. It never raises for
     a wrong command, never changes what it was given, and is safe for any caller in any order (STEP-001,
-    STEP-002). Commit an accepted state durably before you perform its effects.
+    STEP-002). Commit an accepted state durably, on top of the one you gave, before you perform its effects
+    (HOST-001, HOST-008).
 
     >>> from keepkernel import Declaration, Deploy, Pause, Resume, new_workflow, step
     >>> poll = Declaration("poll", "producer", interval_ms=60_000)

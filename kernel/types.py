@@ -109,7 +109,7 @@ class Run(NamedTuple):
     kind: HandlerKind
     session: str
     version: str
-    """The script version that it began with."""
+    """The script version that it began with (RUN-009)."""
     status: RunStatus
     phase: Phase
     outcome: MutationOutcome
@@ -226,7 +226,7 @@ def new_workflow(workflow: str, policy: Policy = Policy()) -> State:  # noqa: B0
 
 
 class Retired(NamedTuple):
-    """Rows that left the state, in their final form, for history."""
+    """Rows that left the state, in their final form, for history (HOST-009)."""
 
     run: Run | None = None
     mutation: Mutation | None = None
@@ -243,7 +243,7 @@ class CallHandler(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Effect: make the external call, once, unless `send_by` has passed on the sender's clock (HOST-002)."""
+    """Effect: make the external call, once, unless `send_by` has passed on the sender's clock (HOST-002, HOST-006)."""
 
     run: str
     tool: str
