@@ -128,6 +128,8 @@ class FailMutation(NamedTuple):
     by: Author
     voided: bool = False
     """The connector has made the call's key unusable at the target, so the call can not land later."""
+    asked_at: int = 0
+    """When reconcile was asked, by the store's clock: an answer is no younger than its question."""
 
 
 class LoseTrack(NamedTuple):

@@ -61,9 +61,9 @@ def require_author(run: Run, by: str) -> None:
     require((run.status == "active") == (by in ("call", "inline")), "author", by)
 
 
-def require_landed(record: Mutation, now: int, voided: bool = False) -> None:
-    """Nobody can know that a call failed while it may still land (MUT-009)."""
-    require(voided or now >= record.may_land_until, "too_early", str(record.may_land_until))
+def require_landed(record: Mutation, seen_at: int, voided: bool = False) -> None:
+    """Whoever looked while the call might still land does not know that it failed (MUT-009)."""
+    require(voided or seen_at >= record.may_land_until, "too_early", str(record.may_land_until))
 
 
 # --- sending -----------------------------------------------------------------------------------------
@@ -139,7 +139,8 @@ def fail_mutation(state: State, c: FailMutation) -> Accepted:
     require_author(run, c.by)
     record = moved_record(record_of(state), "call_refused" if c.by == "call" else "reconcile_failed")
     if c.by != "call":  # The target's own refusal is final at once.
-        require_landed(record, c.now, c.voided)
+        require(c.asked_at <= c.now, "asked_later", str(c.asked_at))
+        require_landed(record, c.asked_at, c.voided)
     return failed(state, run, record, c.by, c.now)
 
 
@@ -163,7 +164,7 @@ def lose_track(state: State, c: LoseTrack) -> Accepted:
     record = record_of(state)
     require(record.status == "in_flight", "mutation_edge", record.status)
     record = lost(record, c.now)
-    inline = Reconcile(run.id, record.tool, record.params, record.key, "inline")
+    inline = Reconcile(run.id, record.tool, record.params, record.key, "inline", c.now)
     effects = (inline,) if record.reconcilable else ()
     return accept(state._replace(mutation=record), "MUT-007", effects=effects)
 

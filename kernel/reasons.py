@@ -174,6 +174,7 @@ REASONS: Final[dict[str, Reason]] = {
         "the call may still land",
         "wait until may_land_until, or void its key at the target",
     ),
+    "asked_later": Reason("MUT-009", "caller", "an answer comes after its question", "give the time of the question"),
     "not_early": Reason("MUT-011", "caller", "the call can not land any more", "report the failure itself"),
     "attempts_spent": Reason("MUT-011", "caller", "no reconcile attempt is left", "exhaust it"),
     "attempts_left": Reason("MUT-012", "caller", "reconcile has attempts left", "reconcile again"),

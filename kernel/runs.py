@@ -220,9 +220,14 @@ def emitting(state: State, c: Emitting) -> Accepted:
     run = active_run(state, c.run, "consumer")
     after = moved(run, "emit")
     if run.phase == "prepared":
-        require(not (run.reserved and has_mutate(state, run)), "mutate_required")
+        require(not needs_mutate(state, run), "mutate_required")
     require(run.outcome != "failure", "mutation_failed")
     return accept(state._replace(run=after), "PHASE-006", "PHASE-007", effects=(call(after, "next"),))
+
+
+def needs_mutate(state: State, run: Run) -> bool:
+    """Whether a prepared run goes to its mutation before `next` (PHASE-005, PHASE-006)."""
+    return bool(run.reserved) and has_mutate(state, run)
 
 
 def has_mutate(state: State, run: Run) -> bool:

@@ -95,6 +95,6 @@ def upkeep(state: State, now: int) -> Command | Effect | Wait | Idle:
             return Exhaust(now, record.run)
         if now < record.next_attempt_at:
             return Wait(record.next_attempt_at, "mutation_unresolved")
-        return Reconcile(record.run, record.tool, record.params, record.key, "reconcile")
+        return Reconcile(record.run, record.tool, record.params, record.key, "reconcile", now)
     work = repairs(state)
     return work[0] if work else Idle("nothing_due")

@@ -260,6 +260,8 @@ class Reconcile(NamedTuple):
     params: str
     key: str
     by: Literal["inline", "reconcile"]
+    asked_at: int
+    """To be given back with the answer."""
 
 
 class Repair(NamedTuple):

@@ -570,9 +570,14 @@ def failed_in_time(step: Step) -> Rows:
     record, last = step.before.mutation, last_record(step)
     if record is None or last is None or last.status != "failed" or record.status == "failed":
         return
-    guess = last.resolved_by in ("inline", "reconcile") and not getattr(step.command, "voided", False)
-    if (guess or last.resolved_by == "user_assert_failed") and step.command.now < record.may_land_until:
-        yield f"record of run {record.run} failed at {step.command.now}; it may land until {record.may_land_until}"
+    command = step.command
+    seen_at = command.now
+    if isinstance(command, c.FailMutation):
+        if command.by == "call" or command.voided:
+            return
+        seen_at = command.asked_at
+    if last.resolved_by != "never_sent" and last.resolved_by != "user_skip" and seen_at < record.may_land_until:
+        yield f"record of run {record.run} is called failed by a look at {seen_at}, and may land until {record.may_land_until}"
 
 
 @invariant(

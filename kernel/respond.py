@@ -1,0 +1,187 @@
+"""What a host does with an answer: the pure half of its loop.
+
+A host performs an effect, gets an answer, and asks `respond` for the commands to submit, in order, each one a
+transition of its own. When it has neither effect nor answer in hand it asks `advance`. What is refused goes
+to `after_rejection`. A crash drops what is in hand; `recover` needs none of it.
+"""
+
+from typing import NamedTuple
+
+from . import boundary, failures, gate
+from .commands import (
+    ApplyMutation,
+    Begin,
+    Command,
+    CommitConsumer,
+    CommitProducer,
+    Emitting,
+    EndRun,
+    Exhaust,
+    FailMutation,
+    LoseTrack,
+    Mutated,
+    Mutating,
+    Prepared,
+    ReconcileRetry,
+    RecordMutation,
+    SendMutation,
+)
+from .failures import FailureClass
+from .reasons import REASONS
+from .runs import needs_mutate
+from .types import CallHandler, Key, Publication, Reconcile, Rejected, Repair, Send, State
+
+
+class Pinned(NamedTuple):
+    """Prepare returned."""
+
+    reservations: tuple[Key, ...] = ()
+    data: str = "null"
+    title: str = ""
+    wake_at: int | None = None
+
+
+class Called(NamedTuple):
+    """Mutate called its tool, which ends it."""
+
+    tool: str
+    params: str
+    reconcilable: bool
+    deadline_ms: int | None = None
+
+
+class CalledNothing(NamedTuple):
+    """Mutate returned without calling a tool."""
+
+
+class Finished(NamedTuple):
+    """Next or a producer returned."""
+
+    state: str | None = None
+    publications: tuple[Publication, ...] = ()
+    due_at: int | None = None
+
+
+class Failed(NamedTuple):
+    """A handler failed, or a call failed and it is certain that nothing happened outside."""
+
+    failure: FailureClass
+    message: str = ""
+    tool: str = ""
+
+
+class Happened(NamedTuple):
+    """The target says that the change was made."""
+
+    result: str = "null"
+
+
+class Unknown(NamedTuple):
+    """The call was sent and gave no answer that settles it."""
+
+
+class DidNotHappen(NamedTuple):
+    """Reconcile did not find the change."""
+
+    voided: bool = False
+
+
+class AskAgain(NamedTuple):
+    """Reconcile could not tell."""
+
+
+class NoMethod(NamedTuple):
+    """The tool can not be reconciled."""
+
+
+Answer = Pinned | Called | CalledNothing | Finished | Failed | Happened | Unknown | DidNotHappen | AskAgain | NoMethod
+
+UNCERTAIN = "nobody knows whether the mutation happened"
+
+
+def advance(state: State, now: int) -> Command | None:
+    """The active run's next command when the host has nothing in hand; None when it owes an answer (HOST-004)."""
+    run = gate.active(state)
+    if run is None:
+        return None
+    if run.phase == "pending":
+        return Begin(now, run.id)
+    if run.phase == "prepared":
+        return Mutating(now, run.id) if needs_mutate(state, run) else Emitting(now, run.id)
+    if run.phase == "mutated":
+        failed = run.outcome == "failure"
+        return EndRun(now, run.id, "paused:transient", "the mutation failed") if failed else Emitting(now, run.id)
+    record = state.mutation
+    if record is not None and record.status == "pending":
+        return SendMutation(now, run.id)
+    if boundary.unresolved(record):
+        return EndRun(now, run.id, "paused:reconciliation", UNCERTAIN)
+    return None
+
+
+def respond(
+    state: State, effect: CallHandler | Send | Reconcile | Repair, answer: Answer, now: int
+) -> tuple[Command, ...]:
+    """The commands that an answer asks for, in order (HOST-004). An answer that does not fit its effect is a host bug."""
+    match effect, answer:
+        case CallHandler(run), Failed():
+            return (ended(now, run, answer),)
+        case CallHandler(run, _, _, "prepare"), Pinned():
+            return (Prepared(now, run, *answer),)
+        case CallHandler(run, _, _, "mutate"), Called():
+            return (RecordMutation(now, run, *answer),)
+        case CallHandler(run, _, _, "mutate"), CalledNothing():
+            return (Mutated(now, run),)
+        case CallHandler(run, _, _, "next"), Finished():
+            return (CommitConsumer(now, run, answer.state, answer.publications),)
+        case CallHandler(run, _, _, "producer"), Finished():
+            return (CommitProducer(now, run, *answer),)
+        case Send(run), Happened():
+            return (ApplyMutation(now, run, "call", answer.result),)
+        case Send(run), Failed():
+            return (FailMutation(now, run, "call"), ended(now, run, answer))
+        case Send(run), Unknown():
+            return (LoseTrack(now, run),)
+        case Reconcile(run), _:
+            return reconciled(state, effect, answer, now)
+    raise TypeError(f"{type(answer).__name__} does not answer {type(effect).__name__}")
+
+
+def ended(now: int, run: str, failed: Failed) -> EndRun:
+    status, cause, _ = failures.classify(failed.failure, sent=False)
+    return EndRun(now, run, status, failed.message, cause, failed.tool)
+
+
+def reconciled(state: State, effect: Reconcile, answer: Answer, now: int) -> tuple[Command, ...]:
+    """What a reconcile's answer means; after the inline one the run stops, unless it was settled (MUT-011)."""
+    run, by = effect.run, effect.by
+    record = state.mutation
+    may_land_until = record.may_land_until if record is not None else 0
+    stop = (EndRun(now, run, "paused:reconciliation", UNCERTAIN),) if by == "inline" else ()
+    match answer:
+        case Happened(result):
+            return (ApplyMutation(now, run, by, result),)
+        case DidNotHappen(voided) if voided or effect.asked_at >= may_land_until:
+            failed = FailMutation(now, run, by, voided, effect.asked_at)
+            end = (EndRun(now, run, "paused:transient", "the mutation did not happen"),) if by == "inline" else ()
+            return (failed, *end)
+        case DidNotHappen() if now < may_land_until:
+            return (ReconcileRetry(now, run, by, early=True), *stop)
+        case DidNotHappen():  # Asked too early and told too late: worth nothing, and it costs no attempt.
+            return stop
+        case AskAgain():
+            return (ReconcileRetry(now, run, by), *stop)
+        case NoMethod():
+            return stop or (Exhaust(now, run, no_method=True),)
+    raise TypeError(f"{type(answer).__name__} does not answer a reconcile")
+
+
+def after_rejection(state: State, command: Command, refused: Rejected, now: int) -> Command | None:
+    """How the run ends when its command was refused; None when the caller was mistaken, and reloads (HOST-003)."""
+    fault = REASONS[refused.reason].fault
+    run = gate.active(state)
+    if run is None or fault == "caller":
+        return None
+    failure: FailureClass = "network" if fault == "transient" else fault
+    tool = state.mutation.tool if fault == "permission" and state.mutation is not None else ""
+    return ended(now, run.id, Failed(failure, f"{refused.reason}: {refused.detail}", tool))
