@@ -122,7 +122,10 @@ def advance(state: State, now: int) -> Command | None:
 def respond(
     state: State, effect: CallHandler | Send | Reconcile | Repair, answer: Answer, now: int
 ) -> tuple[Command, ...]:
-    """The commands that an answer asks for, in order (HOST-004). An answer that does not fit its effect is a host bug."""
+    """The commands that an answer asks for, in order (HOST-004).
+
+    An answer that does not fit its effect is a bug of the host, and raises.
+    """
     match effect, answer:
         case CallHandler(run), Failed():
             return (ended(now, run, answer),)

@@ -576,8 +576,8 @@ def failed_in_time(step: Step) -> Rows:
         if command.by == "call" or command.voided:
             return
         seen_at = command.asked_at
-    if last.resolved_by != "never_sent" and last.resolved_by != "user_skip" and seen_at < record.may_land_until:
-        yield f"record of run {record.run} is called failed by a look at {seen_at}, and may land until {record.may_land_until}"
+    if last.resolved_by not in ("never_sent", "user_skip") and seen_at < record.may_land_until:
+        yield f"run {record.run}: called failed by a look at {seen_at}, and may land until {record.may_land_until}"
 
 
 @invariant(
