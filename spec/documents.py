@@ -192,7 +192,7 @@ LIMITS: Final[dict[str, Any]] = {
     **_each("message detail", PROSE),
     **_each("payload data params result state", JSON),
     **_each("Run.result Handler.state", NO_JSON),
-    **_each("now created_at Prepared.wake_at CommitProducer.due_at", INSTANT),
+    **_each("now created_at asked_at Prepared.wake_at CommitProducer.due_at", INSTANT),
     **_each("wake_at backoff_until send_by may_land_until next_attempt_at", WHOLE),
     **_each("due_at", _whole_number(-1, WHOLE_MAX)),
     **_each("attempts runs commits transient_failures logic_failures", WHOLE),
@@ -256,10 +256,10 @@ def _union(owner: str, name: str, kinds: tuple[Any, ...]) -> Any:
     return Annotated[members, Field(discriminator="type")] if all(kind in TAGS for kind in tagged) else members
 
 
-@cache
-def adapter(kind: Any) -> TypeAdapter[Any]:
-    """What validates documents of a kernel type, and knows its JSON Schema."""
-    return TypeAdapter(limited("", "", kind))
+ADAPTERS: Final[dict[Any, TypeAdapter[Any]]] = {
+    kind: TypeAdapter(limited("", "", kind)) for kind in (Command, State, Outcome, Policy, Declaration)
+}
+"""What validates the documents that may come from outside, and knows their JSON Schemas."""
 
 
 # --- reading -----------------------------------------------------------------------------------------
@@ -335,7 +335,7 @@ def _parse(kind: Any, document: str | bytes) -> Any:
     except NotStrict as error:
         raise BadDocument("document", str(error), "CODEC-004", "Give one strict JSON value in UTF-8.") from None
     try:
-        validated = adapter(kind).validate_python(plain)
+        validated = ADAPTERS[kind].validate_python(plain)
     except ValidationError as errors:
         raise _explained(errors) from None
     return from_plain(kind, validated.model_dump())
