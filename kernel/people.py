@@ -79,7 +79,9 @@ def request_of(state: State, digest: str) -> Request:
 
 def approve(state: State, c: Approve) -> Accepted:
     request = request_of(state, c.digest)
-    return accept(events.add_approval(state, request)._replace(error=None), "PERM-004", "PERM-005")
+    # An event may have been skipped while the request waited; such an approval is dropped at once.
+    state = events.drop_approvals(events.add_approval(state, request))
+    return accept(state._replace(error=None), "PERM-004", "PERM-005")
 
 
 def reject(state: State, c: Reject) -> Accepted:
