@@ -180,10 +180,13 @@ def reconciled(state: State, effect: Reconcile, answer: Answer, now: int) -> tup
 
 
 def after_rejection(state: State, command: Command, refused: Rejected, now: int) -> Command | None:
-    """How the run ends when its command was refused; None when the caller was mistaken, and reloads (HOST-003)."""
+    """How the run ends when its command was refused; None when the caller was mistaken, and reloads (HOST-003).
+
+    A person's click, or a report about a run that is over, never ends the active run.
+    """
     fault = REASONS[refused.reason].fault
     run = gate.active(state)
-    if run is None or fault == "caller":
+    if run is None or fault == "caller" or getattr(command, "run", "") != run.id:
         return None
     failure: FailureClass = "network" if fault == "transient" else fault
     tool = state.mutation.tool if fault == "permission" and state.mutation is not None else ""
