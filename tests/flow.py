@@ -51,11 +51,11 @@ STATIONS = ("pending", "preparing", "prepared", "mutating", "recorded", "in_flig
 
 
 def mail(*ids: str) -> tuple[Key, ...]:
-    return tuple(Key("mail", id) for id in ids)
+    return tuple(Key("mail", name) for name in ids)
 
 
-def done(id: str, title: str = "a title", payload: str = "{}") -> Publication:
-    return Publication(Key("done", id), title, payload)
+def done(name: str, title: str = "a title", payload: str = "{}") -> Publication:
+    return Publication(Key("done", name), title, payload)
 
 
 def flow(**policy: int) -> "Flow":
@@ -110,6 +110,8 @@ class Flow:
     def command(self, kind: type[Command], *values: Any, **fields: Any) -> Command:
         """A command of this class: now, of the live run, with the other fields in their order or by name."""
         fields |= zip([f for f in kind._fields if f not in ("now", "run")], values, strict=False)
+        if "asked_at" in kind._fields:
+            fields.setdefault("asked_at", self.now)
         if "run" in kind._fields:
             fields.setdefault("run", self.run.id if self.run else "nobody")
         return kind(self.now, **fields)
@@ -144,9 +146,10 @@ class Flow:
         return declared.do(Resume).do(Grant, TOOL, mode)
 
     def event(self, *ids: str, topic: str = "mail") -> "Flow":
-        for id in ids:
-            self = self.do(Publish, Publication(Key(topic, id), f"title of {id}", "{}"))
-        return self
+        there = self
+        for name in ids:
+            there = there.do(Publish, Publication(Key(topic, name), f"title of {name}", "{}"))
+        return there
 
     def fresh(self) -> tuple[str, "Flow"]:
         return f"id{self.made + 1}", replace(self, made=self.made + 1)
@@ -155,27 +158,26 @@ class Flow:
         """An open session, a new one unless there is one."""
         if self.state.session:
             return self
-        name, self = self.fresh()
-        return self.do(StartSession, name)
+        name, there = self.fresh()
+        return there.do(StartSession, name)
 
     def create(self, handler: str = "file") -> "Flow":
         """A new run of a handler."""
-        name, self = self.session().fresh()
-        return self.do(CreateRun, run=name, session=self.state.session.id, handler=handler)
+        name, there = self.session().fresh()
+        return there.do(CreateRun, run=name, session=there.state.session.id, handler=handler)
 
     def retry(self) -> "Flow":
         """A retry run of the pending retry."""
-        name, self = self.session().fresh()
-        return self.do(CreateRetry, run=name, session=self.state.session.id, retry_of=self.run.id)
+        name, there = self.session().fresh()
+        return there.do(CreateRetry, run=name, session=there.state.session.id, retry_of=there.run.id)
 
     def run_to(self, station: str, *ids: str, reconcilable: bool = True, result: str = '"ok"') -> "Flow":
         """A run of `file`, a new one unless one is active; it reserves these mails, or all that are pending.
 
         The stations of a mutation are left out when the run has nothing to mutate.
         """
-        if self.run is None:
-            self = self.create()
-        pending = (e.key for e in self.state.events if e.status == "pending" and e.key.topic == "mail")
+        there = self if self.run else self.create()
+        pending = (e.key for e in there.state.events if e.status == "pending" and e.key.topic == "mail")
         ways = {
             "preparing": (Begin, {}),
             "prepared": (Prepared, {"reservations": mail(*ids) or tuple(pending), "data": '{"a":1}'}),
@@ -186,15 +188,15 @@ class Flow:
             "emitting": (Emitting, {}),
             "committed": (CommitConsumer, {}),
         }
-        here = self.run.phase
-        if here == "mutating" and self.record:
-            here = "recorded" if self.record.status == "pending" else "in_flight"
+        here = there.run.phase
+        if here == "mutating" and there.record:
+            here = "recorded" if there.record.status == "pending" else "in_flight"
         for name in STATIONS[STATIONS.index(here) + 1 : STATIONS.index(station) + 1]:
             kind, fields = ways[name]
-            if name in STATIONS[3:7] and not (self.run.reserved and self.row(self.run.handler).declared.has_mutate):
+            if name in STATIONS[3:7] and not (there.run.reserved and there.row(there.run.handler).declared.has_mutate):
                 continue
-            self = self.do(kind, **fields)
-        return self
+            there = there.do(kind, **fields)
+        return there
 
     def end(self, status: str, **fields: Any) -> "Flow":
         """The active run ends without a commit."""

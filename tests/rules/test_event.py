@@ -116,10 +116,10 @@ def test_an_event_knows_the_run_that_published_it() -> None:
 
 
 @pytest.mark.rule("EVENT-008")
-@pytest.mark.parametrize(("id", "title"), [("", "title"), ("d1", ""), ("d1", " \n")])
-def test_an_event_has_an_id_and_a_title(id: str, title: str) -> None:
+@pytest.mark.parametrize(("name", "title"), [("", "title"), ("d1", ""), ("d1", " \n")])
+def test_an_event_has_an_id_and_a_title(name: str, title: str) -> None:
     emitting = flow().deployed().run_to("emitting")
-    emitting.refuses("title_missing", "EVENT-008", CommitConsumer, publications=(done(id, title),))
+    emitting.refuses("title_missing", "EVENT-008", CommitConsumer, publications=(done(name, title),))
     assert emitting.do(CommitConsumer, publications=(done("d1", "title"),)).state.events[0].title == "title"
 
 

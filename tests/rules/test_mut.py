@@ -173,7 +173,7 @@ def test_a_lost_call_goes_to_reconciliation_or_to_a_person() -> None:
     lost = sent.do(LoseTrack)
     record = lost.record
     assert (record.status, record.attempts, record.next_attempt_at) == ("needs_reconcile", 0, sent.now)
-    assert lost.effects == (Reconcile(lost.run.id, TOOL, "{}", record.key, "inline"),)
+    assert lost.effects == (Reconcile(lost.run.id, TOOL, "{}", record.key, "inline", lost.now),)
     hopeless = flow().deployed().event("m1").run_to("in_flight", reconcilable=False).do(LoseTrack)
     assert (hopeless.record.status, hopeless.effects) == ("indeterminate", ())
     crashed = sent.end("crashed").record
@@ -213,6 +213,8 @@ def test_nobody_knows_that_a_call_failed_while_it_may_still_land() -> None:
     over = lost.end("paused:reconciliation")
     for here, by in ((lost, "inline"), (over, "reconcile")):
         here.landed().later(-1).refuses(*early, FailMutation, by)
+        here.landed().refuses(*early, FailMutation, by, asked_at=here.record.may_land_until - 1)
+        here.landed().refuses("asked_later", "MUT-009", FailMutation, by, asked_at=here.record.may_land_until + 1)
         assert here.landed().do(FailMutation, by).events["m1"] == "pending"
         assert here.do(FailMutation, by, voided=True).events["m1"] == "pending"
     unknown = indeterminate()
