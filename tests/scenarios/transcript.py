@@ -20,7 +20,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from keepkernel import (
     COMMANDS,
@@ -144,11 +144,7 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def show_time(time_ms: int) -> str:
-    """A time in the units of the reader, exactly.
-
-    >>> show_time(95_000), show_time(0), show_time(-1)
-    ('1m35s', '0s', 'never')
-    """
+    """A time in the units of a reader, exactly."""
     if time_ms < 0:
         return "never"
     parts = []
@@ -187,10 +183,9 @@ def show(name: str, value: Any) -> str:
             return f"({show_fields(value)})"
         case tuple():
             return ",".join(show(name, item) for item in value) or "none"
-        case _ if DIGEST.fullmatch(value):
-            return DIGEST.sub(short_digest, value)
         case _:
-            return f'"{value}"' if not value or " " in value else value
+            text = DIGEST.sub(short_digest, value)
+            return f'"{text}"' if not text or " " in text else text
 
 
 def empty(name: str, value: Any) -> bool:
@@ -208,27 +203,21 @@ def show_request(value: Any) -> str:
     return f"{TAGS.get(type(value), type(value).__name__.lower())} {show_fields(value)}"
 
 
-class Scalars(NamedTuple):
-    """The row of everything in a state that is not a row itself."""
-
-    status: str
-    version: str
-    topics: tuple[str, ...]
-    backoff_until: int
-    next_seq: int
+ONE = ("error", "maintenance", "session", "run", "mutation")
+MANY = ("grants", "approvals", "handlers", "events")
 
 
 def rows(state: State) -> dict[str, Any]:
-    """Every row of a state by its label; a row is known by its first field."""
-    found = {"workflow": Scalars(*(getattr(state, name) for name in Scalars._fields))}
-    for name, value in state._asdict().items():
-        for row in value if isinstance(value, tuple) and not hasattr(value, "_fields") else (value,):
-            if hasattr(row, "_fields") and not isinstance(row, Policy):
-                found[label(name, row)] = row
-    return found
+    """Every row of a state by its label. What is left of the state without them is the workflow's own row."""
+    bare: Any = dict.fromkeys(ONE + MANY)
+    found: dict[str, Any] = {"workflow": state._replace(**bare)}
+    named = [(name, row) for name in ONE if (row := getattr(state, name)) is not None]
+    named += [(name, row) for name in MANY for row in getattr(state, name)]
+    return found | {label(name, row): row for name, row in named}
 
 
 def label(name: str, row: Any) -> str:
+    """A row is known by its first field."""
     if name == "approvals":  # Several may stand for one tool.
         return f"approval of {show('digest', row.digest)} for {show('events', row.events)}"
     first = row.declared.name if name == "handlers" else row[0] and show("", row[0])
@@ -349,7 +338,7 @@ class Player:
             if not commands:
                 yield "recovered"
                 return
-            yield f"{show_request(commands[0])}"
+            yield show_request(commands[0])
             yield from (f"  {output}" for output in self.shown(commands[0]))
         yield "the host dies again"
 
