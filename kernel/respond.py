@@ -100,7 +100,7 @@ UNCERTAIN = "nobody knows whether the mutation happened"
 
 
 def advance(state: State, now: int) -> Command | None:
-    """The active run's next command when the host has nothing in hand; None when it owes an answer (HOST-004)."""
+    """The active run's next command when the host has nothing in hand; None when it owes an answer (HOST-010)."""
     run = gate.active(state)
     if run is None:
         return None
@@ -122,7 +122,7 @@ def advance(state: State, now: int) -> Command | None:
 def respond(
     state: State, effect: CallHandler | Send | Reconcile | Repair, answer: Answer, now: int
 ) -> tuple[Command, ...]:
-    """The commands that an answer asks for, in order (HOST-004).
+    """The commands that an answer asks for, in order (HOST-010).
 
     An answer that does not fit its effect is a bug of the host, and raises.
     """
