@@ -350,7 +350,8 @@ def released_only_before(step: Step) -> Rows:
         return
     where = side(step.before)
     record = last_record(step)
-    if where == "AFTER" or (where == "UNCERTAIN" and (record is None or record.status != "failed")):
+    known = record is not None and record.status == "failed" and record.resolved_by != "user_skip"
+    if where == "AFTER" or (where == "UNCERTAIN" and not known):
         yield from (f"event {event.key.id} is released while its run is {where}" for event in back)
 
 
@@ -545,18 +546,35 @@ def unlawful_send(step: Step, effect: Send) -> Rows:
     ON_STEPS,
     "INV-019",
     "MUT-008",
-    "the call and its inline reconcile speak of an active run's mutation; people and the background of one over",
+    "the call and its inline reconcile speak while the run is active, people and the background when it is over: "
+    "the call of what is in flight, reconcile of needs_reconcile, people of indeterminate",
     sometimes=lambda s: isinstance(s.outcome, Rejected) and s.outcome.reason == "author",
 )
 def author_matches(step: Step) -> Rows:
-    if not isinstance(step.outcome, Accepted) or step.before.run is None:
+    who, run, record = speaker(step.command), step.before.run, step.before.mutation
+    if not who or run is None or not isinstance(step.outcome, Accepted):
         return
-    command, active = step.command, is_active(step.before.run)
+    if is_active(run) != (who in ("call", "inline")):
+        yield f"{who} speaks of run {run.id}, which is {run.status}"
+    if record is None or record.status != SPEAKS_OF[who]:
+        yield f"{who} speaks of run {run.id}, whose record is {record.status if record else 'missing'}"
+
+
+SPEAKS_OF: Final = {
+    "call": "in_flight",
+    "inline": "needs_reconcile",
+    "reconcile": "needs_reconcile",
+    "person": "indeterminate",
+}
+
+
+def speaker(command: c.Command) -> str:
+    """Who says with this command what became of a call; empty when it says nothing of the kind."""
     if isinstance(command, c.ApplyMutation | c.FailMutation | c.ReconcileRetry):
-        if active != (command.by in ("call", "inline")):
-            yield f"{command.by} speaks of run {command.run}, which is {step.before.run.status}"
-    elif isinstance(command, c.Exhaust | c.TryAgain | c.DidntHappen | c.SkipMutation | c.AssertApplied) and active:
-        yield f"{type(command).__name__} for run {command.run}, which is active"
+        return command.by
+    if isinstance(command, c.Exhaust):
+        return "reconcile"
+    return "person" if isinstance(command, c.TryAgain | c.DidntHappen | c.SkipMutation | c.AssertApplied) else ""
 
 
 @invariant(
