@@ -123,7 +123,7 @@ def close_session(state: State, trigger: str) -> tuple[State, Session | None]:
 def create_run(state: State, c: CreateRun) -> Accepted:
     require_gate(state, c.now)
     session = require_session(state, c.session)
-    require(state.run is None, "retry_pending")
+    require(gate.pending_retry(state) is None, "retry_pending")
     require_id(c.run)
     row = handler_of(state, c.handler)
     run = Run(
