@@ -1,7 +1,7 @@
 """The status of a run, and who may report about it."""
 
 import pytest
-from flow import FILE, flow
+from flow import FILE, TOPICS, flow
 
 from keepkernel import (
     ApplyMutation,
@@ -10,6 +10,7 @@ from keepkernel import (
     CommitProducer,
     CreateRetry,
     CreateRun,
+    Deploy,
     EndRun,
     Error,
     FinishSession,
@@ -130,3 +131,14 @@ def test_an_approval_pause_and_no_other_names_what_is_missing() -> None:
     preparing.refuses("cause_mismatch", "RUN-008", EndRun, "crashed", cause="auth")
     for cause in ("transient", "logic", "host"):
         preparing.refuses("cause_mismatch", "RUN-008", EndRun, "paused:approval", cause=cause)
+
+
+@pytest.mark.rule("RUN-009")
+def test_a_run_carries_the_version_it_began_with_and_a_retry_the_deployed_one() -> None:
+    running = flow().deployed().event("m1").create()
+    assert (running.run.version, running.do(Begin).effects[0].version) == ("v1", "v1")
+    running.refuses("run_active", "SCHED-001", Deploy, "v2", TOPICS, (FILE,))
+    after = running.run_to("mutated").end("crashed").do(Deploy, "v2", TOPICS, (FILE,))
+    assert after.run.version == "v1"
+    retry = after.later(10_000).retry()
+    assert (retry.run.version, retry.effects[0].version) == ("v2", "v2")
