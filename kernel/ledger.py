@@ -87,7 +87,7 @@ def record_mutation(state: State, c: RecordMutation) -> Accepted:
 def send_mutation(state: State, c: SendMutation) -> Accepted:
     run = active_run(state, c.run, "consumer")
     require(run.phase == "mutating", "phase", run.phase)
-    record = moved_record(record_of(state), "send")
+    record = moved_record(record_of(state), "call_sent")
     require(c.now <= record.send_by, "send_by_passed", str(record.send_by))
     mode = permission(state, record.tool)
     require(mode is not None, "not_granted", record.tool)

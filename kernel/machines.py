@@ -20,7 +20,7 @@ class ConsumerPhase(StateMachine):
     committed = State(value="committed", final=True)
 
     begin = pending.to(preparing)
-    prepare = preparing.to(prepared)
+    pin = preparing.to(prepared)
     mutate = prepared.to(mutating)
     settle = mutating.to(mutated)
     emit = prepared.to(emitting) | mutated.to(emitting)
@@ -84,7 +84,7 @@ class MutationStatus(StateMachine):
     applied = State(value="applied", final=True)
     failed = State(value="failed", final=True)
 
-    send = pending.to(in_flight)
+    call_sent = pending.to(in_flight)
     never_sent = pending.to(failed)
     call_applied = in_flight.to(applied)
     call_refused = in_flight.to(failed)

@@ -192,7 +192,7 @@ def begin(state: State, c: Begin) -> Accepted:
 
 
 def prepared(state: State, c: Prepared) -> Accepted:
-    run = moved(active_run(state, c.run, "consumer"), "prepare")
+    run = moved(active_run(state, c.run, "consumer"), "pin")
     events.require_size(state.policy, c.data)
     row = handler_of(state, run.handler)
     state = events.reserve(state, run.id, row.declared, c.reservations)
