@@ -167,13 +167,16 @@ def run(only: str, seconds: float, as_json: bool) -> int:
 
 def with_progress(proofs: Iterator[Proof], total: int) -> Iterator[Proof]:
     """Keep one line on a terminal that says how far it is; a log gets none."""
-    shown = sys.stderr.isatty()
+
+    def show(text: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+    show(f"0 of {total} …")
     for count, proof in enumerate(proofs, 1):
-        if shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+        show("")
         yield proof
-        if shown and count < total:
-            print(f"{count} of {total} …", end="", file=sys.stderr, flush=True)
+        show(f"{count} of {total} …" if count < total else "")
 
 
 def lines_of(proof: Proof) -> list[str]:

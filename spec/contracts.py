@@ -275,6 +275,33 @@ def workflow_status(before: WorkflowStatus, after: WorkflowStatus) -> bool:
     return edge(tables.WORKFLOW_STATUS, before, after) == (follows[before] == after)
 
 
+Machine = Literal[
+    "ConsumerPhase", "ProducerPhase", "RunStatus", "EventStatus", "MutationStatus", "SessionStatus", "WorkflowStatus"
+]
+
+
+def closed_machine(machine: Machine) -> bool:
+    """Every edge joins two states of its machine; the final ones, and no others, have no way out.
+
+    post: __return__
+    """
+    lasting, final = {
+        "ConsumerPhase": ("pending preparing prepared mutating mutated emitting", "committed"),
+        "ProducerPhase": ("pending executing", "committed"),
+        "RunStatus": (
+            "active",
+            "paused:transient paused:approval paused:reconciliation failed:logic failed:internal crashed committed",
+        ),
+        "EventStatus": ("pending reserved", "consumed skipped"),
+        "MutationStatus": ("pending in_flight needs_reconcile indeterminate", "applied failed"),
+        "SessionStatus": ("open", "completed failed"),
+        "WorkflowStatus": ("draft ready active paused", ""),
+    }[machine]
+    table = tables.TABLES[machine]
+    sources, targets = {source for source, _ in table}, set(table.values())
+    return sources == set(lasting.split()) and targets <= sources | set(final.split())
+
+
 # --- who may speak -----------------------------------------------------------------------------------
 
 RunCommand = Literal[

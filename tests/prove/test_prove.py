@@ -101,6 +101,16 @@ def test_report_says_verdict_law_range_and_example(monkeypatch: pytest.MonkeyPat
     assert "--seconds" in done.stdout
 
 
+def test_progress_is_one_line_on_a_terminal_and_nothing_in_a_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proofs = [proof("begin", "confirmed"), proof("pause", "confirmed")]
+    for terminal, shown in ((True, ["0 of 2 …", "", "1 of 2 …", "", ""]), (False, [])):
+        monkeypatch.setattr("sys.stderr.isatty", lambda terminal=terminal: terminal)
+        assert list(prove.with_progress(iter(proofs), 2)) == proofs
+        assert capsys.readouterr().err.split("\r\033[K")[1:] == shown
+
+
 def test_range_names_arguments_and_preconditions() -> None:
     assert prove.range_of(contracts.boundary) == "outcome (4) × record (7)"
     assert prove.range_of(contracts.run_now) == ("obstacle (9) × handler (3) × now (all whole numbers), where now >= 1")
