@@ -3,6 +3,7 @@
 from typing import Final, Literal, NamedTuple
 
 from .policy import backoff_ms
+from .reasons import present
 from .types import EndStatus, Error, ErrorCause, Handler, Maintenance, Run, State
 
 FailureClass = Literal[
@@ -100,12 +101,10 @@ def count_transient(state: State, run: Run, now: int) -> State:
 
 def count_logic(state: State, run: Run) -> State:
     """One more logic failure in a row: maintenance, and a block after the last repair (FAIL-004)."""
-    state = state._replace(maintenance=Maintenance(run.id, run.handler, run.message))
-    row = row_of(state, run)
-    if row is None:
-        return state
+    row = present(row_of(state, run), "handler_unknown", run.handler)
     failures = row.logic_failures + 1
     state = replace_row(state, row._replace(logic_failures=failures))
+    state = state._replace(maintenance=Maintenance(run.id, run.handler, run.message))
     return state if failures < state.policy.logic_failures else block(state, run, "logic")
 
 

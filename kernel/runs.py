@@ -37,6 +37,7 @@ from .types import (
     Retired,
     Run,
     Session,
+    SessionStatus,
     State,
 )
 
@@ -113,11 +114,11 @@ def finish_session(state: State, c: FinishSession) -> Accepted:
     return accept(state, "SESS-004", retired=Retired(session=closed))
 
 
-def close_session(state: State, trigger: str) -> tuple[State, Session | None]:
-    if state.session is None:
-        return state, None
-    status = SESSION_STATUS[state.session.status, trigger]
-    return state._replace(session=None), state.session._replace(status=status)
+def close_session(state: State, trigger: str) -> tuple[State, Session]:
+    """The session leaves, completed or failed (SESS-001)."""
+    session = present(state.session, "session_unknown")
+    status: SessionStatus = present(SESSION_STATUS.get((session.status, trigger)), "session_unknown", session.id)
+    return state._replace(session=None), session._replace(status=status)
 
 
 def create_run(state: State, c: CreateRun) -> Accepted:
