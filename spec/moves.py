@@ -5,6 +5,7 @@ give a meaning to. Of the states that look alike to the machines, one stands for
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import product
 from typing import Any, Final, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -94,7 +95,6 @@ def likeness(state: State) -> tuple[Any, ...]:
         state.maintenance is not None,
         bool(state.approvals),
         state.grants,
-        len(state.handlers),
     )
 
 
@@ -143,7 +143,7 @@ def meaningful(state: State) -> Mapping[str, tuple[Any, ...]]:
         "digest": (request.digest if request else "none",),
         "version": ("v1",),
         "topics": (("mail",),),
-        "handlers": ((POLL, FILE), (POLL,)),
+        "handlers": ((POLL, FILE),),
         "publication": (LETTER,),
     }
 
@@ -196,7 +196,8 @@ LOOPS: Final = {
 """Edges that lead back: the row changes and its status does not."""
 
 
-def observed() -> dict[str, frozenset[Move]]:
+@cache
+def observed() -> Mapping[str, frozenset[Move]]:
     """The moves of each command, by its name, over the whole walk."""
     found: dict[str, frozenset[Move]] = {name: frozenset() for name in COMMANDS}
     for state, command, outcome in walk():
