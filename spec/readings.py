@@ -43,7 +43,7 @@ from ..kernel.runs import (
     status_error,
     stopped,
 )
-from ..kernel.tables import MUTATION_STATUS
+from ..kernel.tables import CONSUMER_PHASE, MUTATION_STATUS
 from ..kernel.types import (
     Accepted,
     Declaration,
@@ -60,6 +60,7 @@ from ..kernel.types import (
     Reconcile,
     ResolvedBy,
     Run,
+    Session,
     State,
 )
 from .variants import Swap
@@ -237,13 +238,7 @@ def reject_leaves_inputs(state: State, command: c.Reject) -> Accepted:
 ORDER: Final[tuple[Phase, ...]] = (
     "pending", "preparing", "prepared", "mutating", "mutated", "emitting", "committed",
 )  # fmt: skip
-TARGET: Final[dict[str, Phase]] = {
-    "begin": "preparing",
-    "prepare": "prepared",
-    "mutate": "mutating",
-    "settle": "mutated",
-    "emit": "emitting",
-}
+TARGET: Final = {trigger: phase for (_, trigger), phase in CONSUMER_PHASE.items()}
 
 
 def any_later_phase(run: Run, trigger: str) -> Run:
@@ -263,7 +258,10 @@ def commit_with_any_record(record: Mutation | None) -> bool:
 
 def late_report_counts(state: State, command: c.EndRun) -> Accepted:
     run = live_run(state, command.run)
-    return end_run(state._replace(run=run._replace(status="active")), command)
+    if run.status == "active":
+        return end_run(state, command)
+    as_it_was = state._replace(run=run._replace(status="active"), session=Session(run.session, "open", 1, 0))
+    return altered(end_run(as_it_was, command), session=state.session)
 
 
 def dropped_when_spent(state: State, run: Run, cause: ErrorCause) -> State:

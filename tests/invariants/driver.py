@@ -1,6 +1,6 @@
 """Play commands against a kernel, as it is or in a variant, and ask every invariant at each step."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 from flow import FILE, POLL, TELL, TOOL, TOPICS, mail
@@ -44,9 +44,8 @@ class Played(NamedTuple):
     broken: tuple[tuple[Violation, ...], ...]
     """What each step breaks."""
 
-    def subjects(self) -> Iterable[Step | State | Outside]:
-        for one, ghost in zip(self.steps, self.ghosts, strict=True):
-            yield from (one, one.after, Outside(one.after, ghost))
+    def subjects(self) -> list[tuple[Step, State, Outside]]:
+        return [(one, one.after, Outside(one.after, ghost)) for one, ghost in zip(self.steps, self.ghosts, strict=True)]
 
 
 def what_was_accepted(before: State, command: Command, outcome: Outcome) -> State:
