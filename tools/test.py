@@ -1,4 +1,7 @@
-"""Every check of the repository, in order; arguments go to pytest. Run it as `./keep test`."""
+"""Every check of the repository, in order; arguments go to pytest. Run it as `./keep test`.
+
+Without arguments the tests of the kernel run apart from the others: they alone must go through every branch of it.
+"""
 
 import os
 import subprocess
@@ -8,18 +11,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
+KERNEL_TESTS = ("tests/rules", "tests/kernel")
 
 
 def stages(pytest_arguments: list[str]) -> dict[str, list[str]]:
     """Name the checks; a stage is a command that fails with a non-zero exit code."""
     python = sys.executable
+    pytest = [python, "-m", "pytest"]
+    others = [f"--ignore={folder}" for folder in KERNEL_TESTS]
+    tests = {"kernel tests": [*pytest, "--cov=keepkernel.kernel", *KERNEL_TESTS], "other tests": [*pytest, *others]}
     return {
         "ruff check": [python, "-m", "ruff", "check", "--quiet", "."],
         "ruff format": [python, "-m", "ruff", "format", "--check", "--quiet", "."],
         "mypy": [python, "-m", "mypy", "--no-error-summary"],
         "lint-imports": [str(BIN / "lint-imports"), "--no-logo"],
-        "pytest": [python, "-m", "pytest", *pytest_arguments],
-    }
+    } | ({"pytest": [*pytest, *pytest_arguments]} if pytest_arguments else tests)
 
 
 def main() -> int:
@@ -28,7 +34,7 @@ def main() -> int:
     failed = []
     for name, command in stages(sys.argv[1:]).items():
         started = time.monotonic()
-        shown = name == "pytest"
+        shown = "pytest" in command
         result = subprocess.run(
             command,
             cwd=ROOT,
