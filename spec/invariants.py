@@ -807,7 +807,9 @@ def error_is_answered(step: Step) -> Rows:
     if error is None or step.after.error == error:
         return
     now = step.after.error
-    if now is not None:
+    # A resolution may be the last failure in a row, which blocks (FAIL-006).
+    blocked_at_once = error.kind == "uncertain" and now is not None and (now.kind, now.run) == ("blocked", error.run)
+    if now is not None and not blocked_at_once:
         yield f"error {error.kind}/{error.cause} of run {error.run or 'none'} was replaced by {now.kind}/{now.cause}"
     elif not answers(step, error.kind, error.cause):
         yield f"{type(step.command).__name__} cleared {error.kind}/{error.cause} of run {error.run or 'none'}"

@@ -1,0 +1,116 @@
+"""The set-ups that the checker explores: which handlers there are, and what may go wrong around them."""
+
+from typing import Final, NamedTuple
+
+from ..kernel.commands import Command, Deploy, Grant, Publish, Resume
+from ..kernel.policy import Policy
+from ..kernel.step import step
+from ..kernel.types import Accepted, Declaration, GrantMode, Key, Publication, State, new_workflow
+
+TOOL: Final = "sheets.append"
+PARAMS: Final = "{}"
+
+# Limits are as low as they can be and still be reached, because a count of five shows nothing that a count of
+# one does not. Times are only compared, so their sizes do not matter; see `abstract.py`.
+POLICY: Final = Policy(transient_retries=1, logic_failures=2, reconcile_attempts=1, session_runs=2)
+
+FEATURES: Final[dict[str, str]] = {
+    "crash": "the host dies at any point, also during recovery, any number of times",
+    "late": "a call that got no answer is still travelling and lands later, or never",
+    "stall": "a host stalls before its call, is given up, wakes, and calls after all",
+    "void": "a connector makes a call's key unusable at its target",
+    "wrong": "people say wrongly that a call happened, or that it did not",
+    "second": "another host reconciles at the same time",
+    "failures": "handlers fail in each class",
+    "counts": "failures in a row are counted, back off, and block",
+    "approval": "the tool asks for approval of each call",
+    "pause": "the user pauses and resumes",
+    "skip": "the user skips pending events",
+    "wake": "prepare asks to be woken",
+    "budget": "a session has a limit of runs",
+    "republish": "known event ids are published again",
+    "manual": "maintenance and blocks by hand, run now, retry, abandon",
+    "probe": "commands that come at the wrong time, for runs that are over, or twice",
+}
+"""What a search may explore beside the plain course of things."""
+
+ALL: Final = frozenset(FEATURES)
+
+
+class Setup(NamedTuple):
+    """One workflow to explore."""
+
+    name: str
+    text: str
+    handlers: tuple[Declaration, ...]
+    topics: tuple[str, ...]
+    events: int
+    """How many inputs there are; their producer publishes them, or they are there from the start."""
+    features: frozenset[str]
+    reconcilable: bool = True
+    whole_batch: bool = False
+    """Prepare takes all that is pending, or nothing."""
+    policy: Policy = POLICY
+
+    @property
+    def inputs(self) -> tuple[Key, ...]:
+        return tuple(Key("mail", f"m{n}") for n in range(1, self.events + 1))
+
+    @property
+    def outputs(self) -> tuple[Key, ...]:
+        """What `next` may publish: one event for each input, when anybody subscribes."""
+        return tuple(Key("out", f"o{n}") for n in range(1, self.events + 1)) if "out" in self.topics else ()
+
+    def has(self, feature: str) -> bool:
+        return feature in self.features
+
+    def deploy(self, now: int) -> Deploy:
+        return Deploy(now, "v1", self.topics, self.handlers)
+
+    def initial(self, now: int) -> State:
+        """Deployed and active, with the tool granted and, without a producer, all inputs pending."""
+        mode: GrantMode = "ask" if self.has("approval") else "always"
+        commands: list[Command] = [self.deploy(now), Grant(now, TOOL, mode), Resume(now)]
+        if all(h.kind == "consumer" for h in self.handlers):
+            commands += [Publish(now, publication(key)) for key in self.inputs]
+        state = new_workflow("w", self.policy)
+        for command in commands:
+            outcome = step(state, command)
+            if not isinstance(outcome, Accepted):
+                raise ValueError(f"the set-up {self.name} is not accepted: {outcome}")
+            state = outcome.state
+        return state
+
+
+def publication(key: Key, payload: str = "1") -> Publication:
+    return Publication(key, "t", payload)
+
+
+POLL: Final = Declaration("poll", "producer", interval_ms=1_000)
+FILE: Final = Declaration("file", "consumer", ("mail",), has_mutate=True)
+SINK: Final = Declaration("sink", "consumer", ("out",), has_mutate=True)
+NOTE: Final = Declaration("note", "consumer", ("mail",))
+
+SETUPS: Final[dict[str, Setup]] = {
+    s.name: s
+    for s in (
+        Setup("main", "a producer and a consumer", (POLL, FILE), ("mail",), 1, ALL),
+        Setup("consumer", "one consumer", (FILE,), ("mail",), 1, ALL),
+        Setup("chain", "two chained consumers", (FILE, SINK), ("mail", "out"), 1, ALL),
+        Setup("batch", "a batch of two", (FILE,), ("mail",), 2, ALL, whole_batch=True),
+        Setup("no-mutate", "a consumer without mutate", (NOTE,), ("mail",), 1, ALL),
+        Setup("no-reconcile", "a tool without reconcile", (FILE,), ("mail",), 1, ALL, reconcilable=False),
+    )
+}
+
+
+def setup(name: str, events: int = 0, features: frozenset[str] | None = None) -> Setup:
+    """A set-up by name, with another number of events or other features."""
+    chosen = SETUPS[name]
+    unknown = (features or frozenset()) - ALL
+    if unknown:
+        raise ValueError(f"unknown features {sorted(unknown)}; there are {sorted(ALL)}")
+    return chosen._replace(
+        events=max(events, chosen.events) if chosen.whole_batch else events or chosen.events,
+        features=chosen.features if features is None else features,
+    )

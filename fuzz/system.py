@@ -1,0 +1,770 @@
+"""The system that the checker explores: the real kernel, a host, its people, and the world around them.
+
+A state is three things: the kernel's state (as a picture, see `abstract.py`), what the host has in hand, and the
+world. The host's loop is taken apart as finely as it can be cut: between a commit, its effect, the answer and
+the next commit the host holds something in hand, and a crash drops it. What the kernel does is computed once for
+each state and command, by `step` itself, and every such step is checked against the invariants.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import combinations
+from typing import Final, Literal, NamedTuple
+
+from ..kernel import commands as c
+from ..kernel import recover as recovery
+from ..kernel import respond, schedule
+from ..kernel import step as kernel
+from ..kernel.types import (
+    Accepted,
+    CallHandler,
+    Effect,
+    EndStatus,
+    ErrorCause,
+    Key,
+    Outcome,
+    Reconcile,
+    Rejected,
+    Send,
+    State,
+)
+from ..spec import invariants
+from ..spec.invariants import ON_OUTSIDE, ON_STATES, ON_STEPS, Outside, Step, Violation, violations
+from . import abstract, world
+from .abstract import FRESH_RUN, FRESH_SESSION, NOW, STALE_RUN, picture
+from .explorer import Move
+from .setups import PARAMS, TOOL, Setup, publication
+from .world import NOT_LANDED, TRAVELLING, Call, World
+
+Caller = Literal["honest", "adversary"]
+HandKind = Literal["down", "recovering", "idle", "call", "send", "sent", "reconcile", "not_found", "voided", "say"]
+
+
+class Hand(NamedTuple):
+    """What the host has in hand; a crash drops it."""
+
+    kind: HandKind
+    by: Literal["", "inline", "reconcile"] = ""
+    late: bool = False
+    """Reconcile was asked when the call could land no more."""
+    queue: tuple[c.Command, ...] = ()
+
+
+DOWN: Final = Hand("down")
+IDLE: Final = Hand("idle")
+
+
+class Label(NamedTuple):
+    """What happens in one move."""
+
+    actor: str
+    text: str
+    command: c.Command | None = None
+
+
+class Template(NamedTuple):
+    """A move as it is for every world: where it leads, what it needs of the current call, what it does to it."""
+
+    label: int
+    kernel: int
+    """The number of the next kernel state; -1 when the step breaks an invariant."""
+    hand: int
+    act: str
+    settles: bool
+    """The record is settled, so that nobody waits for its call."""
+    needs: tuple[Call, ...] | None
+    calm: bool
+
+
+class Edge(NamedTuple):
+    """One transition of the kernel, or its refusal."""
+
+    outcome: Outcome
+    target: int
+    effect: Effect | None
+    settles: bool
+    violations: tuple[Violation, ...]
+
+
+HAND_BITS: Final = 12
+WORLD_BITS: Final = 24
+
+
+class Model:
+    """A set-up and a caller, as a system for the explorer."""
+
+    def __init__(self, setup: Setup, caller: Caller = "honest", *, fold: bool = True, history: bool = False) -> None:
+        self.setup = setup
+        self.caller = caller
+        self.keys = setup.inputs + setup.outputs
+        # Inputs are interchangeable as long as their order of arrival does not matter.
+        self.fold = fold and not setup.outputs
+        self.picture = (lambda state: state) if history else partial(picture, setup=setup)
+        self.history = history
+        self.labels: list[Label] = []
+        self.states: list[State] = []
+        self.hands: list[Hand] = []
+        self.worlds: list[World] = []
+        self.witnessed: set[str] = set()
+        self.unwitnessed = {i.id: i for i in invariants.INVARIANTS.values()}
+        self.rules: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+        self.state_violations: dict[int, tuple[Violation, ...]] = {}
+        # Commands of two kinds with the same fields are equal as tuples, so their type is part of every key.
+        self._label_ids: dict[tuple[Label, type], int] = {}
+        self._state_ids: dict[State, int] = {}
+        self._hand_ids: dict[tuple[Hand, tuple[type, ...]], int] = {}
+        self._world_ids: dict[World, int] = {}
+        self._edges: list[dict[tuple[type, c.Command], Edge]] = []
+        self._around: dict[int, tuple[Template, ...]] = {}
+        self._templates: dict[int, tuple[Template, ...]] = {}
+        self._acts: dict[tuple[int, str, int, bool, int], int] = {}
+        self._folded: dict[tuple[int, int], tuple[int, int]] = {}
+        self._strays: dict[int, tuple[tuple[int, int], ...]] = {}
+        self._masks: list[tuple[int, int]] = []
+        self._outside: dict[tuple[int, int], tuple[Violation, ...]] = {}
+
+    # -- numbers for values, so that a state is one whole number
+
+    def state_id(self, state: State) -> int:
+        known = self._state_ids.get(state)
+        if known is None:
+            known = self._state_ids[state] = len(self.states)
+            self.states.append(state)
+            self._edges.append({})
+            held = frozenset(state.run.reserved) if state.run is not None else frozenset()
+            done = {e.key for e in state.events if e.status in ("consumed", "skipped")}
+            self._masks.append((self._mask(held), self._mask(done)))
+            found = violations(ON_STATES, state)
+            if found:
+                self.state_violations[known] = found
+            self._witness(ON_STATES, state)
+        return known
+
+    def _mask(self, keys: Iterable[Key]) -> int:
+        chosen = frozenset(keys)
+        return sum(1 << n for n, key in enumerate(self.keys) if key in chosen)
+
+    def hand_id(self, hand: Hand) -> int:
+        key = (hand, tuple(map(type, hand.queue)))
+        known = self._hand_ids.get(key)
+        if known is None:
+            known = self._hand_ids[key] = len(self.hands)
+            self.hands.append(hand)
+        return known
+
+    def world_id(self, value: World) -> int:
+        known = self._world_ids.get(value)
+        if known is None:
+            known = self._world_ids[value] = len(self.worlds)
+            self.worlds.append(value)
+        return known
+
+    def label_id(self, label: Label) -> int:
+        key = (label, type(label.command))
+        known = self._label_ids.get(key)
+        if known is None:
+            known = self._label_ids[key] = len(self.labels)
+            self.labels.append(label)
+        return known
+
+    def code(self, state: int, hand: int, outside: int) -> int:
+        return (state << HAND_BITS | hand) << WORLD_BITS | outside
+
+    def parts(self, code: int) -> tuple[State, Hand, World]:
+        state, hand, outside = self.numbers(code)
+        return self.states[state], self.hands[hand], self.worlds[outside]
+
+    def numbers(self, code: int) -> tuple[int, int, int]:
+        return code >> HAND_BITS + WORLD_BITS, code >> WORLD_BITS & (1 << HAND_BITS) - 1, code & (1 << WORLD_BITS) - 1
+
+    # -- what the explorer asks
+
+    def initial(self) -> list[int]:
+        state = self.state_id(self.picture(self.setup.initial(NOW)))
+        hand = self.hand_id(IDLE if self.caller == "adversary" else DOWN)
+        return [self.code(state, hand, self.world_id(World((0,) * len(self.keys))))]
+
+    def moves(self, code: int) -> Sequence[Move[int]]:
+        state, hand, outside = (
+            code >> HAND_BITS + WORLD_BITS,
+            code >> WORLD_BITS & (1 << HAND_BITS) - 1,
+            code & (1 << WORLD_BITS) - 1,
+        )
+        templates = self._templates.get(code >> WORLD_BITS)
+        if templates is None:
+            templates = self._templates[code >> WORLD_BITS] = self._make_templates(state, hand)
+        call = self.worlds[outside].current
+        held = self._masks[state][0]
+        found: list[Move[int]] = []
+        for label, target, next_hand, act, settles, needs, calm in templates:
+            if needs is not None and call not in needs:
+                continue
+            if target < 0:
+                found.append((label, None, calm))
+                continue
+            next_world = self._after(outside, act, held, settles, self._masks[target][1])
+            found.append((label, self._code(target, next_hand, next_world), calm))
+        if self.worlds[outside].strays:
+            for label, next_world in self._stray_moves(outside, self._masks[state][1]):
+                found.append((label, self._code(state, hand, next_world), True))
+        return found
+
+    def _code(self, state: int, hand: int, outside: int) -> int:
+        if self.fold:
+            state, outside = self._fold(state, outside)
+        return (state << HAND_BITS | hand) << WORLD_BITS | outside
+
+    def broken(self, code: int) -> tuple[str, ...]:
+        state, _, outside = self.numbers(code)
+        return tuple(
+            v.invariant for v in (*self.state_violations.get(state, ()), *self._violated_outside(state, outside))
+        )
+
+    def broken_by(self, code: int, label: int) -> tuple[str, ...]:
+        return tuple(v.invariant for v in self.step_violations(code, label))
+
+    def step_violations(self, code: int, label: int) -> tuple[Violation, ...]:
+        command = self.labels[label].command
+        return () if command is None else self.edge(self.numbers(code)[0], command).violations
+
+    def all_violations(self, code: int) -> tuple[Violation, ...]:
+        state, _, outside = self.numbers(code)
+        return (*self.state_violations.get(state, ()), *self._violated_outside(state, outside))
+
+    def rests(self, code: int) -> bool:
+        state, hand, outside = self.parts(code)
+        return hand == IDLE and not outside.current and not outside.strays and self._rests(state)
+
+    def _rests(self, state: State) -> bool:
+        """Everything is done, and the scheduler has nothing to do but wait for a time or an event."""
+        if state.run is not None or any(e.status in ("pending", "reserved") for e in state.events):
+            return False
+        plan = schedule.schedule(state, NOW, FRESH_RUN)
+        return isinstance(plan, schedule.Wait | schedule.Idle) and plan.reason == "nothing_due"
+
+    # -- the kernel
+
+    def edge(self, state: int, command: c.Command) -> Edge:
+        key = (type(command), command)
+        known = self._edges[state].get(key)
+        if known is None:
+            known = self._edges[state][key] = self._make_edge(state, command)
+        return known
+
+    def _make_edge(self, number: int, command: c.Command) -> Edge:
+        state = self.states[number]
+        outcome = kernel.step(state, command)
+        after = outcome.state if isinstance(outcome, Accepted) else state
+        seen = Step(state, command, outcome, after)
+        self._witness(ON_STEPS, seen)
+        if isinstance(outcome, Rejected):
+            self.reasons[outcome.reason] += 1
+            return Edge(outcome, number, None, False, violations(ON_STEPS, seen))
+        self.rules.update(outcome.rules)
+        found = violations(ON_STEPS, seen)
+        target = -1 if found else self.state_id(self.picture(after))
+        effect = outcome.effects[0] if outcome.effects else None
+        settles = invariants.unresolved(state) and not invariants.unresolved(after)
+        return Edge(outcome, target, effect, settles, found)
+
+    def _witness(self, kinds: list[invariants.Invariant], subject: object) -> None:
+        for one in kinds:
+            if one.id in self.unwitnessed and one.sometimes(subject):
+                del self.unwitnessed[one.id]
+                self.witnessed.add(one.id)
+
+    # -- the world
+
+    def _after(self, outside: int, act: str, held: int, settles: bool, done: int) -> int:
+        key = (outside, act, held, settles, done)
+        known = self._acts.get(key)
+        if known is None:
+            value = self._acted(self.worlds[outside], act, held)
+            if settles:
+                value = world.settled(value, held)
+            if not self.history:
+                value = world.without(value, done)
+            known = self._acts[key] = self.world_id(value)
+        return known
+
+    def _acted(self, value: World, act: str, held: int) -> World:
+        match act:
+            case "":
+                return value
+            case "deny":
+                return world.denied(value, held)
+            case "assert":
+                return world.asserted(value, held)
+            case "expire":  # A host that stalls checks the clock before it sends.
+                return value._replace(current="lost") if value.current == "stalled" else value
+            case "stalled" | "air" | "landed" | "lost" | "void":
+                return world.called(value, act, held)
+        raise ValueError(act)
+
+    def _stray_moves(self, outside: int, done: int) -> tuple[tuple[int, int], ...]:
+        known = self._strays.get(outside)
+        if known is None:
+            known = self._strays[outside] = tuple(
+                (self.label_id(Label("world", text)), self.world_id(value))
+                for text, value in world.stray_moves(self.worlds[outside])
+            )
+        return tuple((label, self._after(value, "", 0, False, done)) for label, value in known)
+
+    def _violated_outside(self, state: int, outside: int) -> tuple[Violation, ...]:
+        known = self._outside.get((state, outside))
+        if known is None:
+            subject = Outside(self.states[state], world.ghost(self.worlds[outside], self.keys))
+            self._witness(ON_OUTSIDE, subject)
+            known = self._outside[state, outside] = violations(ON_OUTSIDE, subject)
+        return known
+
+    def _fold(self, state: int, outside: int) -> tuple[int, int]:
+        """The one representative of all states that differ only in the names of their inputs."""
+        known = self._folded.get((state, outside))
+        if known is None:
+            marks = [self._marks(state, outside, n) for n in range(len(self.keys))]
+            order = tuple(sorted(range(len(self.keys)), key=lambda n: marks[n]))
+            if order == tuple(range(len(self.keys))):
+                known = state, outside
+            else:
+                keys = tuple(self.keys[n] for n in order)
+                known = (
+                    self.state_id(abstract.exchanged(self.states[state], keys)),
+                    self.world_id(world.exchanged(self.worlds[outside], order)),
+                )
+            self._folded[state, outside] = known
+        return known
+
+    def _marks(self, number: int, outside: int, n: int) -> tuple[object, ...]:
+        """All that tells one input from another."""
+        state, value, key = self.states[number], self.worlds[outside], self.keys[n]
+        event = next((e for e in state.events if e.key == key), None)
+        asked = state.error is not None and state.error.request is not None and key in state.error.request.events
+        return (
+            event is None,
+            event.status if event else "",
+            bool(self._masks[number][0] >> n & 1),
+            asked,
+            tuple(key in a.events for a in state.approvals),
+            value.landed[n],
+            value.denied >> n & 1,
+            value.asserted >> n & 1,
+            tuple(s.mask >> n & 1 for s in value.strays),
+        )
+
+    # -- moves
+
+    def _make_templates(self, state: int, hand: int) -> tuple[Template, ...]:
+        around = self._around.get(state)
+        if around is None:
+            around = self._around[state] = tuple(self._environment(state))
+        own = () if self.caller == "adversary" else tuple(self._host(state, self.hands[hand]))
+        return (*own, *(t._replace(hand=hand) for t in around))
+
+    def _template(
+        self, label: Label, state: int, hand: Hand, *, act: str = "", settles: bool = False,
+        needs: tuple[Call, ...] | None = None, calm: bool = False,
+    ) -> Template:  # fmt: skip
+        return Template(self.label_id(label), state, self.hand_id(hand), act, settles, needs, calm)
+
+    def _command(
+        self, actor: str, text: str, state: int, command: c.Command, *, act: str = "",
+        needs: tuple[Call, ...] | None = None, calm: bool = False, hand: Hand = IDLE,
+    ) -> Iterator[Template]:  # fmt: skip
+        """A command of somebody else than the host; what is refused changes nothing and is no move."""
+        edge = self.edge(state, command)
+        if edge.violations or isinstance(edge.outcome, Accepted):
+            target = -1 if edge.violations else edge.target
+            label = Label(actor, text, command)
+            if isinstance(edge.effect, Send):
+                act = "stalled"
+            yield self._template(label, target, hand, act=act, settles=edge.settles, needs=needs, calm=calm)
+
+    def _say(
+        self, text: str, state: int, queue: tuple[c.Command, ...], *, act: str = "",
+        needs: tuple[Call, ...] | None = None, calm: bool = False,
+    ) -> Iterator[Template]:  # fmt: skip
+        """The host submits the first command of its queue, and keeps what follows from it in hand."""
+        if not queue:
+            yield self._template(Label("host", text), state, IDLE, act=act, needs=needs, calm=calm)
+            return
+        edge = self.edge(state, queue[0])
+        label = Label("host", text, queue[0])
+        if isinstance(edge.outcome, Rejected):
+            end = respond.after_rejection(self.states[state], queue[0], edge.outcome, NOW)
+            hand = Hand("say", queue=(end,)) if end is not None else IDLE
+        else:
+            hand = Hand("say", queue=queue[1:]) if queue[1:] else self._hand_for(edge.effect)
+        target = -1 if edge.violations else edge.target
+        yield self._template(label, target, hand, act=act, settles=edge.settles, needs=needs, calm=calm)
+
+    def _hand_for(self, effect: Effect | None) -> Hand:
+        match effect:
+            case CallHandler():
+                return Hand("call")
+            case Send():
+                return Hand("send")
+            case Reconcile():
+                return Hand("reconcile", "inline")
+            case _:  # A repair is done by others, and ends with a deploy.
+                return IDLE
+
+    # -- the honest host
+
+    def _host(self, number: int, hand: Hand) -> Iterator[Template]:
+        state = self.states[number]
+        if hand.kind == "down":
+            yield self._template(Label("host", "starts"), number, Hand("recovering"), calm=True)
+            return
+        if self.setup.has("crash"):
+            yield self._template(Label("host", "dies"), number, DOWN)
+            if hand.kind == "send" and self.setup.has("stall"):
+                yield self._template(
+                    Label("host", "stalls before its call and is given up"), number, DOWN, act="stalled"
+                )
+        match hand.kind:
+            case "recovering":
+                yield from self._recovers(number, state)
+            case "idle":
+                yield from self._idles(number, state)
+            case "say":
+                yield from self._say("goes on", number, hand.queue, calm=True)
+            case "call":
+                yield from self._handler_answers(number, state)
+            case "send":
+                yield from self._sends(number, state)
+            case "sent":
+                yield from self._call_answers(number, state)
+            case "reconcile":
+                yield from self._reconciles(number, state, hand)
+            case _:
+                answer = respond.DidNotHappen(voided=hand.kind == "voided")
+                queue = self._reconciled(state, hand.by, hand.late, answer)
+                yield from self._say("hears that it did not happen", number, queue, calm=True)
+
+    def _recovers(self, number: int, state: State) -> Iterator[Template]:
+        commands = recovery.recover(state, NOW)
+        if not commands:
+            yield self._template(Label("host", "has recovered"), number, IDLE, calm=True)
+            return
+        edge = self.edge(number, commands[0])
+        hand = Hand("recovering") if isinstance(edge.outcome, Accepted) else IDLE
+        target = -1 if edge.violations else edge.target
+        label = Label("host", "recovers", commands[0])
+        yield self._template(label, target, hand, settles=edge.settles, calm=True)
+
+    def _idles(self, number: int, state: State) -> Iterator[Template]:
+        own = respond.advance(state, NOW)
+        if own is not None:
+            yield from self._say("goes on", number, (own,), calm=True)
+            return
+        work = schedule.upkeep(state, NOW)
+        if isinstance(work, Reconcile):
+            late = invariants.unresolved(state) and state.mutation is not None and state.mutation.may_land_until <= NOW
+            yield self._template(
+                Label("host", "asks what became of the call"), number, Hand("reconcile", "reconcile", late), calm=True
+            )
+        elif isinstance(work, c.Exhaust):
+            yield from self._say("gives up asking", number, (work,), calm=True)
+        plan = schedule.schedule(state, NOW, FRESH_RUN)
+        if not isinstance(plan, schedule.Wait | schedule.Idle):
+            yield from self._say("schedules", number, (plan,), calm=True)
+
+    def _handler_answers(self, number: int, state: State) -> Iterator[Template]:
+        run = state.run
+        if run is None:
+            return
+        functions = {"preparing": "prepare", "mutating": "mutate", "emitting": "next", "executing": "producer"}
+        function = functions.get(run.phase)
+        if function is None:
+            return
+        effect = CallHandler(run.id, run.handler, run.version, function)  # type: ignore[arg-type]
+        for text, answer, calm in self._answers(state, function):
+            queue = respond.respond(state, effect, answer, NOW)
+            yield from self._say(f"{function} of {run.handler} {text}", number, queue, calm=calm)
+
+    def _answers(self, state: State, function: str) -> Iterator[tuple[str, respond.Answer, bool]]:
+        """Everything that a script may do."""
+        match function:
+            case "prepare":
+                yield from self._prepares(state)
+            case "mutate":
+                yield "calls its tool", respond.Called(TOOL, PARAMS, self.setup.reconcilable), True
+                yield "calls nothing", respond.CalledNothing(), False
+            case "next":
+                yield from self._emits(state)
+            case _:
+                yield from self._produces(state)
+        if self.setup.has("failures"):
+            for failure in ("script", "network", "auth", "host"):
+                yield f"fails: {failure}", respond.Failed(failure), False  # type: ignore[arg-type]
+
+    def _prepares(self, state: State) -> Iterator[tuple[str, respond.Answer, bool]]:
+        row = next(h for h in state.handlers if state.run is not None and h.declared.name == state.run.handler)
+        pending = tuple(e.key for e in state.events if e.status == "pending" and e.key.topic in row.declared.subscribes)
+        sizes = (0, len(pending)) if self.setup.whole_batch else range(len(pending) + 1)
+        for size in sorted({*sizes}):
+            for chosen in combinations(pending, size):
+                text = f"takes {', '.join(k.id for k in chosen) or 'nothing'}"
+                yield text, respond.Pinned(chosen), chosen == pending
+                if self.setup.has("wake"):
+                    yield f"{text} and asks to be woken", respond.Pinned(chosen, wake_at=NOW), False
+        if self.setup.has("probe"):
+            yield "names an unknown event", respond.Pinned((Key("mail", "nobody"),)), False
+
+    def _emits(self, state: State) -> Iterator[tuple[str, respond.Answer, bool]]:
+        reserved = state.run.reserved if state.run is not None else ()
+        outputs = tuple(k for i, k in zip(self.setup.inputs, self.setup.outputs, strict=False) if i in reserved)
+        yield "returns", respond.Finished("1", tuple(publication(k) for k in outputs)), True
+        if outputs:
+            yield "returns without an event", respond.Finished(), False
+        if self.setup.has("republish") and state.events:
+            yield "publishes an event again", respond.Finished(None, (publication(state.events[0].key, "2"),)), False
+
+    def _produces(self, state: State) -> Iterator[tuple[str, respond.Answer, bool]]:
+        known = {e.key for e in state.events}
+        new = next((k for k in self.setup.inputs if k not in known), None)
+        if new is not None:
+            yield f"publishes {new.id}", respond.Finished("1", (publication(new),)), True
+        yield "finds nothing", respond.Finished(), new is None
+        if self.setup.has("republish") and known:
+            again = tuple(publication(e.key, "2") for e in state.events)
+            yield "publishes the same again", respond.Finished(None, again), False
+
+    def _sends(self, number: int, state: State) -> Iterator[Template]:
+        record = state.mutation
+        if record is not None and record.send_by >= NOW:
+            yield self._template(Label("host", "calls the target"), number, Hand("sent"), act="air", calm=True)
+            return
+        effect = Send(record.run if record else "", TOOL, PARAMS, "", 0)
+        queue = respond.respond(state, effect, respond.Failed("network"), NOW)
+        yield from self._say("finds it too late to call", number, queue, calm=True)
+
+    def _call_answers(self, number: int, state: State) -> Iterator[Template]:
+        run = state.run
+        if run is None:
+            return
+        effect = Send(run.id, TOOL, PARAMS, "", 0)
+        unanswered: tuple[Call, ...] = ("air", "landed", "lost") if self.setup.has("late") else ("landed", "lost")
+        answers: list[tuple[str, respond.Answer, tuple[Call, ...], bool]] = [
+            ("the target says it is done", respond.Happened(), ("landed",), True),
+            ("the target refuses", respond.Failed("refused"), ("lost",), True),
+            ("gets no answer", respond.Unknown(), unanswered, False),
+        ]
+        if self.setup.has("failures"):
+            answers += [("the target refuses: rate limit", respond.Failed("rate_limit"), ("lost",), False)]
+            answers += [("the target refuses: auth", respond.Failed("auth"), ("lost",), False)]
+        for text, answer, needs, calm in answers:
+            yield from self._say(text, number, respond.respond(state, effect, answer, NOW), needs=needs, calm=calm)
+        if self.setup.has("failures"):
+            again = CallHandler(run.id, run.handler, run.version, "mutate")
+            queue = respond.respond(state, again, respond.Failed("forbidden"), NOW)
+            yield from self._say("the script calls a second time", number, queue)
+
+    def _reconciled(self, state: State, by: str, late: bool, answer: respond.Answer) -> tuple[c.Command, ...]:
+        run = state.run.id if state.run is not None else STALE_RUN
+        author: Literal["inline", "reconcile"] = "inline" if by == "inline" else "reconcile"
+        return respond.respond(state, Reconcile(run, TOOL, PARAMS, "", author, NOW if late else 0), answer, NOW)
+
+    def _reconciles(self, number: int, state: State, hand: Hand) -> Iterator[Template]:
+        happened = self._reconciled(state, hand.by, hand.late, respond.Happened())
+        yield from self._say("reconcile finds it", number, happened, needs=("landed",), calm=True)
+        absent: tuple[Call, ...] = ("", *NOT_LANDED)
+        nothing = Label("host", "reconcile does not find it")
+        yield self._template(nothing, number, hand._replace(kind="not_found"), needs=absent, calm=True)
+        if self.setup.has("void"):
+            voids = Label("host", "reconcile voids the call's key and does not find it")
+            yield self._template(voids, number, hand._replace(kind="voided"), act="void", needs=absent)
+        again = self._reconciled(state, hand.by, hand.late, respond.AskAgain())
+        yield from self._say("reconcile can not tell", number, again)
+        if self.setup.has("probe"):
+            none = self._reconciled(state, hand.by, hand.late, respond.NoMethod())
+            yield from self._say("the tool turns out to have no reconcile", number, none)
+
+    # -- everybody else
+
+    def _environment(self, number: int) -> Iterator[Template]:
+        state = self.states[number]
+        yield from self._time(number, state)
+        yield from self._calls(number, state)
+        if self.caller == "adversary":
+            yield from self._anything(number, state)
+        else:
+            yield from self._people(number, state)
+
+    def _time(self, number: int, state: State) -> Iterator[Template]:
+        for what, later in abstract.passing(state):
+            calm = not what.startswith(("the wait of", "the interval"))
+            act = "expire" if what == "the time to send" else ""
+            yield self._template(Label("time", f"{what} is over"), self.state_id(later), IDLE, act=act, calm=calm)
+        over = abstract.landing_over(state)
+        if over is not None:
+            # The promise of `may_land_until`: a call that still travels has landed or is lost by then.
+            settled: tuple[Call, ...] = ("", "landed", "lost", "void")
+            label = Label("time", "the call can land no more")
+            yield self._template(label, self.state_id(over), IDLE, needs=settled, calm=True)
+
+    def _calls(self, number: int, state: State) -> Iterator[Template]:
+        if not invariants.unresolved(state):
+            return
+        if state.mutation is not None and state.mutation.send_by >= NOW:
+            label = Label("world", "a stalled host wakes and sends its call")
+            yield self._template(label, number, IDLE, act="air", needs=("stalled",))
+        yield self._template(Label("world", "the call lands"), number, IDLE, act="landed", needs=("air",), calm=True)
+        yield self._template(Label("world", "the call is lost"), number, IDLE, act="lost", needs=("air",), calm=True)
+
+    def _people(self, number: int, state: State) -> Iterator[Template]:
+        has = self.setup.has
+        run = state.run.id if state.run is not None else STALE_RUN
+        person = partial(self._command, "user", state=number)
+        error = state.error
+        if invariants.unresolved(state) or has("probe"):
+            yield from person("tries again", command=c.TryAgain(NOW, run))
+            absent: tuple[Call, ...] = ("", *NOT_LANDED)
+            deny, affirm = c.DidntHappen(NOW, run), c.AssertApplied(NOW, run)
+            yield from person("says truly that it did not happen", command=deny, act="deny", needs=absent, calm=True)
+            yield from person("says truly that it happened", command=affirm, act="assert", needs=("landed",), calm=True)
+            if has("wrong"):
+                yield from person("says wrongly that it did not happen", command=deny, act="deny", needs=("landed",))
+                yield from person("says wrongly that it happened", command=affirm, act="assert", needs=absent)
+            yield from person("skips the mutation", command=c.SkipMutation(NOW, run), calm=True)
+        if error is not None and error.request is not None:
+            yield from person("approves", command=c.Approve(NOW, error.request.digest), calm=True)
+            yield from person("rejects", command=c.Reject(NOW, error.request.digest), calm=True)
+        elif has("probe"):
+            yield from person("approves", command=c.Approve(NOW, "nothing"))
+        if error is not None or has("probe"):
+            yield from person("reconnects", command=c.Reconnect(NOW), calm=True)
+            yield from person("clears the error", command=c.ClearError(NOW), calm=True)
+        if error is not None and error.kind == "blocked":
+            yield from person("retries", command=c.Retry(NOW), calm=True)
+        if state.maintenance is not None or (error is not None and error.cause == "logic"):
+            yield from person("deploys a repair", command=self.setup.deploy(NOW), calm=True)
+        yield from person("resumes", command=c.Resume(NOW), calm=True)
+        if has("pause"):
+            yield from person("pauses", command=c.Pause(NOW))
+        if has("skip"):
+            for event in state.events:
+                yield from person(f"skips {event.key.id}", command=c.SkipEvent(NOW, event.key))
+        if has("manual"):
+            yield from self._by_hand(number, state, run)
+        if has("republish"):
+            for event in state.events:
+                again = c.Publish(NOW, publication(event.key, "2"))
+                yield from self._command("tool", f"publishes {event.key.id} again", number, again)
+        if has("second") or has("probe"):
+            yield from self._second_host(number, run)
+        if has("probe"):
+            yield from self._stale(number, run)
+
+    def _by_hand(self, number: int, state: State, run: str) -> Iterator[Template]:
+        person = partial(self._command, "user", state=number)
+        for row in state.handlers:
+            yield from person(f"runs {row.declared.name} now", command=c.RunNow(NOW, row.declared.name))
+        yield from person("retries", command=c.Retry(NOW))
+        yield from person("abandons the retry", command=c.Abandon(NOW, run))
+        yield from person("enters maintenance", command=c.EnterMaintenance(NOW))
+        yield from person("leaves maintenance", command=c.ExitMaintenance(NOW))
+        yield from self._command("host", "blocks the workflow", number, c.BlockWorkflow(NOW, ""))
+
+    def _second_host(self, number: int, run: str) -> Iterator[Template]:
+        other = partial(self._command, "second host", state=number)
+        absent: tuple[Call, ...] = ("", *NOT_LANDED)
+        yield from other("finds the call", command=c.ApplyMutation(NOW, run, "reconcile"), needs=("landed",))
+        fail = c.FailMutation(NOW, run, "reconcile", asked_at=NOW)
+        yield from other("does not find the call", command=fail, needs=absent)
+        yield from other("can not tell", command=c.ReconcileRetry(NOW, run, "reconcile"))
+        yield from other("gives up asking", command=c.Exhaust(NOW, run))
+
+    def _stale(self, number: int, run: str) -> Iterator[Template]:
+        """Reports of a host that slept: for the run that was, and for a phase that is over."""
+        state = self.states[number]
+        reports: tuple[c.Command, ...] = (
+            c.EndRun(NOW, STALE_RUN, "failed:logic"),
+            c.ApplyMutation(NOW, STALE_RUN, "call"),
+            c.CommitConsumer(NOW, STALE_RUN),
+        )
+        if state.run is not None and state.run.status != "active":
+            reports += (c.EndRun(NOW, run, "crashed"), c.CommitConsumer(NOW, run), c.LoseTrack(NOW, run))
+        if state.run is not None and state.run.phase != "pending":
+            reports += (c.Begin(NOW, run),)
+        if state.run is not None:
+            reports += (c.CreateRun(NOW, FRESH_RUN, "s1", state.run.handler),)
+        if state.mutation is not None:
+            reports += (c.RecordMutation(NOW, run, TOOL, PARAMS, True), c.SendMutation(NOW, STALE_RUN))
+        for report in reports:
+            yield from self._command("second host", "reports what is over", number, report)
+
+    # -- the adversary
+
+    def _anything(self, number: int, state: State) -> Iterator[Template]:
+        """Every command, at any time; only what is said of the world is true."""
+        run = state.run.id if state.run is not None else STALE_RUN
+        absent: tuple[Call, ...] = ("", *NOT_LANDED)
+        anyone = partial(self._command, "anyone", state=number)
+        for command in self._alphabet(state, run):
+            yield from anyone("asks", command=command)
+        for by in ("call", "inline", "reconcile"):
+            yield from anyone("tells", command=c.ApplyMutation(NOW, run, by), needs=("landed",))  # type: ignore[arg-type]
+        yield from anyone("tells", command=c.FailMutation(NOW, run, "call"), needs=("lost",))
+        for by in ("inline", "reconcile"):
+            asked = c.FailMutation(NOW, run, by, asked_at=NOW)  # type: ignore[arg-type]
+            yield from anyone("tells", command=asked, needs=absent)
+            early = c.FailMutation(NOW, run, by)  # type: ignore[arg-type]
+            yield from anyone("tells what it saw long ago", command=early)
+            if self.setup.has("void"):
+                void = c.FailMutation(NOW, run, by, voided=True)  # type: ignore[arg-type]
+                yield from anyone("voids the key and tells", command=void, act="void", needs=absent)
+        yield from anyone("denies", command=c.DidntHappen(NOW, run), act="deny")
+        yield from anyone("asserts", command=c.AssertApplied(NOW, run), act="assert")
+
+    def _alphabet(self, state: State, run: str) -> Iterator[c.Command]:
+        session = state.session.id if state.session is not None else "s1"
+        keys = tuple(e.key for e in state.events)
+        names = tuple(h.declared.name for h in self.setup.handlers)
+        yield from (c.StartSession(NOW, FRESH_SESSION), c.FinishSession(NOW, session))
+        for name in names:
+            yield from (c.CreateRun(NOW, FRESH_RUN, session, name), c.RunNow(NOW, name))
+        yield from (c.CreateRetry(NOW, FRESH_RUN, session, run), c.Begin(NOW, run), c.Mutating(NOW, run))
+        yield from (c.Mutated(NOW, run), c.Emitting(NOW, run), c.SendMutation(NOW, run), c.LoseTrack(NOW, run))
+        for size in range(len(keys) + 1):
+            yield from (c.Prepared(NOW, run, chosen) for chosen in combinations(keys, size))
+        yield c.Prepared(NOW, run, keys[:1] * 2)
+        yield c.Prepared(NOW, run, (), wake_at=NOW)
+        new = next((k for k in (*self.setup.inputs, *self.setup.outputs) if k not in keys), None)
+        publications = [(), *((publication(k, "2"),) for k in keys), *(((publication(new),),) if new else ())]
+        for made in publications:
+            yield from (c.CommitConsumer(NOW, run, "1", made), c.CommitProducer(NOW, run, "1", made))
+            yield from (c.Publish(NOW, one) for one in made)
+        yield c.CommitProducer(NOW, run, due_at=SOON_CRON)
+        for reconcilable in (True, False):
+            yield c.RecordMutation(NOW, run, TOOL, PARAMS, reconcilable)
+        for by in ("inline", "reconcile"):
+            for early in (False, True):
+                yield c.ReconcileRetry(NOW, run, by, early)  # type: ignore[arg-type]
+        yield from (c.Exhaust(NOW, run), c.Exhaust(NOW, run, no_method=True))
+        yield from (c.EndRun(NOW, run, status, "", cause, TOOL if cause else "") for status, cause in ENDS)
+        yield from (c.TryAgain(NOW, run), c.SkipMutation(NOW, run), c.Abandon(NOW, run))
+        yield from (c.SkipEvent(NOW, key) for key in keys)
+        request = state.error.request if state.error is not None else None
+        digest = request.digest if request is not None else "nothing"
+        yield from (c.Approve(NOW, digest), c.Reject(NOW, digest), c.Reconnect(NOW), c.Pause(NOW), c.Resume(NOW))
+        if self.setup.has("approval"):
+            yield from (c.Grant(NOW, TOOL, "always"), c.Grant(NOW, TOOL, "ask"))
+        yield from (c.ClearError(NOW), c.Retry(NOW), self.setup.deploy(NOW), c.BlockWorkflow(NOW, ""))
+        yield from (c.EnterMaintenance(NOW), c.ExitMaintenance(NOW), c.EndRun(NOW, STALE_RUN, "crashed"))
+
+
+SOON_CRON: Final = NOW + 1
+ENDS: Final[tuple[tuple[EndStatus, ErrorCause], ...]] = (
+    ("paused:transient", ""),
+    ("paused:reconciliation", ""),
+    ("failed:logic", ""),
+    ("failed:internal", ""),
+    ("crashed", ""),
+    ("paused:approval", "auth"),
+    ("paused:approval", "permission"),
+    ("paused:approval", "request"),
+)
