@@ -189,8 +189,8 @@ def summary(proofs: list[Proof], seconds: float) -> str:
     laws = Counter(p.verdict for p in proofs if not p.name.startswith(CANARY))
     canaries = Counter(p.verdict for p in proofs if p.name.startswith(CANARY))
     counts = ", ".join(f"{laws[verdict]} {verdict}" for verdict in get_args(Verdict))
-    found = f"{canaries['refuted']} of {canaries.total()} planted bugs refuted"
-    lines = [f"{laws.total()} contracts: {counts}; {found}; {seconds:.0f} s.", MEANING]
+    found = f"{canaries['refuted']} of {canaries.total()} refuted"
+    lines = [f"contracts: {counts}; planted bugs: {found}; {seconds:.0f} s", MEANING]
     if canaries["refuted"] != canaries.total():
         lines.append("A planted bug was not found, so nothing above counts: look at its line, and at CrossHair.")
     if laws["unknown"]:

@@ -688,25 +688,35 @@ def apply_mutation(phase: Phase, status: RunStatus, record: Record, by: Author) 
     return lawful(outcome, allowed, with_record(after, status="applied", resolved_by=by))
 
 
-def fail_mutation(
-    phase: Phase, status: RunStatus, record: Record, by: Author, voided: bool, now: int, asked_at: int
-) -> bool:
-    """It did not happen: a refusal counts at once, reconcile only if the call could not land when it was asked.
+def fail_mutation(phase: Phase, status: RunStatus, record: Record, by: Author) -> bool:
+    """It did not happen, says who may say so: the inputs are free again, and a run that is over leaves and is counted.
 
-    pre: 198 <= asked_at <= 202
     post: __return__
     """
     state = in_trouble(scene(phase, status, record), "none" if status == "active" else "uncertain")
-    outcome = step(state, c.FailMutation(now, "r1", by, voided, asked_at))
+    outcome = step(state, c.FailMutation(LANDS, "r1", by, asked_at=LANDS))
     if phase != "mutating" or not may_speak(status, record, by):
         return isinstance(outcome, Rejected)
-    allowed = by == "call" or (asked_at <= now and (voided or asked_at >= LANDS))
     after = with_input(state._replace(error=None), "pending")
     if status == "active":
         after = with_record(with_run(after, phase="mutated", outcome="failure"), status="failed", resolved_by=by)
     else:
-        after = transient_failure(without_run(after), now)
-    return lawful(outcome, allowed, after)
+        after = transient_failure(without_run(after), LANDS)
+    return lawful(outcome, True, after)
+
+
+def fail_mutation_time(by: Author, voided: bool, now: int, asked_at: int) -> bool:
+    """A refusal counts at once, reconcile only if the call could not land any more when it was asked.
+
+    pre: 198 <= asked_at <= 202
+    post: __return__
+    """
+    state = scene(
+        status="paused:reconciliation" if by == "reconcile" else "active",
+        record="in_flight" if by == "call" else "needs_reconcile",
+    )
+    allowed = by == "call" or (asked_at <= now and (voided or asked_at >= LANDS))
+    return isinstance(step(state, c.FailMutation(now, "r1", by, voided, asked_at)), Accepted) == allowed
 
 
 def transient_failure(state: State, now: int) -> State:
@@ -947,12 +957,14 @@ def assert_applied(phase: Phase, status: RunStatus, record: Record) -> bool:
     return lawful(outcome, True, with_record(after, status="applied", resolved_by="user_assert_applied"))
 
 
-def abandon(status: RunStatus, outcome: MutationOutcome, record: Record, trouble: Trouble) -> bool:
-    """A person gives up a pending retry that is AFTER: its events are consumed, and the error stays.
+def abandon(status: RunStatus, outcome: MutationOutcome, record: Record, standing: bool) -> bool:
+    """A person gives up a pending retry that is AFTER: its events are consumed; error and maintenance stay.
 
     post: __return__
     """
-    state = in_trouble(scene("mutated", status, record, outcome), trouble)
+    state = scene("mutated", status, record, outcome)
+    if standing:
+        state = in_trouble(state, "internal")._replace(maintenance=Maintenance("r1", CONSUMER, "m"))
     allowed = status != "active" and record not in UNRESOLVED and outcome in ("success", "skipped")
     return lawful(step(state, c.Abandon(0, "r1")), allowed, with_input(without_run(state), "consumed", "r1"))
 

@@ -96,7 +96,7 @@ def test_report_says_verdict_law_range_and_example(monkeypatch: pytest.MonkeyPat
     done = CliRunner().invoke(app, ["prove", "--only", "begin", "--seconds", "7"])
     assert done.exit_code == 1
     assert done.stdout.startswith("unknown   begin: law\n          over range\n          because\nconfirmed canary_")
-    assert "1 contracts: 0 confirmed, 0 refuted, 1 unknown; 0 of 3 planted bugs refuted" in done.stdout
+    assert "contracts: 0 confirmed, 0 refuted, 1 unknown; planted bugs: 0 of 3 refuted" in done.stdout
     assert "A planted bug was not found" in done.stdout
     assert "--seconds" in done.stdout
 
