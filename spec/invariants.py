@@ -236,14 +236,16 @@ def over_is_over(step: Step) -> Rows:
     ON_STEPS,
     "INV-004",
     "RUN-005",
-    "a run starts only when none is active, and an active run leaves only when it is over",
+    "a run starts only when none is active, and leaves only when it is over, into history",
     sometimes=lambda s: isinstance(s.outcome, Rejected) and s.outcome.reason == "run_active",
 )
 def one_active_run(step: Step) -> Rows:
-    new, old = started(step), gone(step)
+    new, old, last = started(step), gone(step), last_form(step)
     if new is not None and is_active(step.before.run):
         yield f"run {new.id} started beside {old.id if old else ''}"
-    elif old is not None and is_active(last_form(step)):
+    elif old is not None and last is None:
+        yield f"run {old.id} left without a trace"
+    elif old is not None and is_active(last):
         yield f"run {old.id} vanished while it was active"
 
 
