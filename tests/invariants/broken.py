@@ -66,7 +66,14 @@ from keepkernel.kernel.runs import (
     stopped,
 )
 from keepkernel.kernel.tables import CONSUMER_PHASE, MUTATION_STATUS
-from keepkernel.kernel.types import Event, Key, Mutation, MutationOutcome, ResolvedBy, Run
+from keepkernel.kernel.types import (
+    Event,
+    Key,
+    Mutation,
+    MutationOutcome,
+    ResolvedBy,
+    Run,
+)
 from keepkernel.spec import readings
 from keepkernel.spec.readings import altered
 from keepkernel.spec.variants import Swap
@@ -124,7 +131,7 @@ def stopped_a_phase_later(state: State, run: Run, status: Any, message: str) -> 
     return state._replace(run=run), run
 
 
-def start_while_paused(state: State, now: int) -> str:
+def always_open(state: State, now: int) -> str:
     return ""
 
 
@@ -266,7 +273,7 @@ CASES = (
     ),
     Case(
         pytest.mark.rule("INV-005", "SCHED-001"),
-        (Swap(closed, start_while_paused),),
+        (Swap(closed, always_open),),
         (*DEPLOYED, StartSession(NOW, "s1"), Pause(NOW), CreateRun(NOW, "r1", "s1", "file")),
         "run r1 started while the workflow is paused",
     ),

@@ -7,10 +7,11 @@ from keepkernel.spec.invariants import violations as violations_of
 
 from .broken import CASES, Case
 from .driver import COMMITTED, Played, play
+from .further import FURTHER
 
 
-def cases() -> list[object]:
-    return [pytest.param(case, id=case.invariant, marks=case.mark) for case in CASES]
+def each(*cases: Case) -> list[object]:
+    return [pytest.param(case, id=case.invariant, marks=case.mark) for case in cases]
 
 
 def subjects(played: Played, invariant: Invariant) -> list[object]:
@@ -25,7 +26,7 @@ def test_every_invariant_has_a_kernel_that_breaks_it() -> None:
     assert list(INVARIANTS) == [f"INV-{n:03}" for n in range(1, len(INVARIANTS) + 1)]
 
 
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", each(*CASES, *FURTHER))
 def test_it_alone_fails_and_only_at_the_end(case: Case) -> None:
     broken = play(case.trace, *case.swaps, lands=case.lands, hold=case.hold).broken
     assert [str(v) for found in broken[:-1] for v in found] == []
@@ -33,13 +34,13 @@ def test_it_alone_fails_and_only_at_the_end(case: Case) -> None:
     assert [str(v) for v in broken[-1]] == [f"{name} ({rule}): {INVARIANTS[name].text}: {case.row}"]
 
 
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", each(*CASES, *FURTHER))
 def test_the_kernel_as_it_is_breaks_nothing(case: Case) -> None:
     for played in (play(case.trace, lands=case.lands), play(case.witness)):
         assert [str(v) for found in played.broken for v in found] == []
 
 
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", each(*CASES))
 def test_it_is_put_to_the_test(case: Case) -> None:
     invariant = INVARIANTS[case.invariant]
     assert any(invariant.sometimes(subject) for subject in subjects(play(case.witness or case.trace), invariant))

@@ -21,7 +21,6 @@ from keepkernel import (
     ExitMaintenance,
     FailMutation,
     FinishSession,
-    Grant,
     LoseTrack,
     Mutated,
     Pause,
@@ -39,6 +38,7 @@ from keepkernel.spec.variants import swapped
 
 from .driver import (
     AFTER,
+    ASKED,
     COMMITTED,
     DEPLOYED,
     EMITTING,
@@ -51,7 +51,6 @@ from .driver import (
     SENT,
     STARTED,
     UNCERTAIN,
-    UNGRANTED,
     Trace,
     ends,
     mail_again,
@@ -62,7 +61,6 @@ from .driver import (
 
 DECISIONS = Path(__file__).resolve().parents[2] / "spec" / "13-decisions.md"
 RETRIED = (*AFTER, StartSession(LATE, "s2"), CreateRetry(LATE, "r2", "s2", "r1"))
-ASKED = (*UNGRANTED, Grant(NOW, TOOL, "ask"), *start(1), *sending(), ends("paused:approval", cause="request"))
 
 
 def spent_retries() -> Trace:
