@@ -19,7 +19,7 @@ def stages(pytest_arguments: list[str]) -> dict[str, list[str]]:
     python = sys.executable
     pytest = [python, "-m", "pytest"]
     others = [f"--ignore={folder}" for folder in KERNEL_TESTS]
-    tests = {"kernel tests": [*pytest, "--cov=keepkernel.kernel", *KERNEL_TESTS], "other tests": [*pytest, *others]}
+    tests = {"kernel tests": [*pytest, "--cov=kernel", *KERNEL_TESTS], "other tests": [*pytest, *others]}
     return {
         "ruff check": [python, "-m", "ruff", "check", "--quiet", "."],
         "ruff format": [python, "-m", "ruff", "format", "--check", "--quiet", "."],
