@@ -116,7 +116,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _whole(digits: str) -> int:
-    if len(digits) > DIGITS_MAX:
+    if len(digits.lstrip("-")) > DIGITS_MAX:
         raise NotStrict("it contains a number that is too large")
     return int(digits)
 

@@ -1,5 +1,6 @@
 """Hypothesis strategies for every type of the kernel, made from its fields and their types."""
 
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from types import NoneType, UnionType
@@ -64,6 +65,12 @@ def tame(kind: Any) -> st.SearchStrategy[Any]:
 
 @cache
 def seen() -> tuple[Seen, ...]:
-    """What the kernel does in a small workflow: some of every hundred steps, and more of the accepted ones."""
-    steps = enumerate(walk())
-    return tuple(step for n, step in steps if n % 500 == 0 or (isinstance(step.outcome, Accepted) and n % 50 == 0))
+    """What the kernel does in a small workflow: each command accepted thirty times, and some of all other steps."""
+    chosen: list[Seen] = []
+    times: Counter[type] = Counter()
+    for number, step in enumerate(walk()):
+        rare = isinstance(step.outcome, Accepted) and times[type(step.command)] < 30
+        if rare or number % 500 == 0:
+            times[type(step.command)] += rare
+            chosen.append(step)
+    return tuple(chosen)

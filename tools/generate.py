@@ -1,4 +1,4 @@
-"""The generated part of the specification: diagrams, JSON Schemas, trace table. Run it as `./keep generate`.
+"""The generated part of the specification: diagrams, invariants, schemas, trace. Run it as `./keep generate`.
 
 Each file has one source: the machines, the kernel as it runs, the documents' models, the rules where they stand.
 """
@@ -24,6 +24,7 @@ from keepkernel.kernel.machines import MACHINES
 from keepkernel.kernel.policy import Policy
 from keepkernel.kernel.types import Declaration, Outcome, State
 from keepkernel.spec.documents import ADAPTERS, model
+from keepkernel.spec.invariants import ON_OUTSIDE, ON_STATES, ON_STEPS
 from keepkernel.spec.moves import Move, observed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,7 +35,12 @@ NOTE = "<!-- Made by `./keep generate`; edit its sources instead. -->"
 def files() -> dict[str, str]:
     """Every generated file, by its path below spec/generated/."""
     schemas = {f"schemas/{name}.json": as_text(schema) for name, schema in schemas_by_name().items()}
-    return {"diagrams.md": diagrams(), "trace.md": trace_table(trace()), **schemas}
+    return {
+        "diagrams.md": diagrams(),
+        "invariants.md": invariants(),
+        "trace.md": trace_table(trace()),
+        **schemas,
+    }
 
 
 # --- diagrams ----------------------------------------------------------------------------------------
@@ -77,6 +83,24 @@ def moves_table(seen: dict[str, list[Move]]) -> Iterator[str]:
     for name, found in seen.items():
         cells = (edges(found, machine.__name__) for machine in MACHINES)
         yield f"| `{name}` | " + " | ".join(cells) + " |"
+
+
+# --- invariants --------------------------------------------------------------------------------------
+
+
+def invariants() -> str:
+    """What must always hold, in the words of the predicates that check it."""
+    lines = ["# What must always hold", "", NOTE, "", "`spec/invariants.py` has each of these as a predicate."]
+    for kinds, title in (
+        (ON_STEPS, "On every step"),
+        (ON_STATES, "On every state"),
+        (ON_OUTSIDE, "On every state, beside what really happened outside"),
+    ):
+        lines += ["", f"## {title}"]
+        for law in kinds:
+            name = law.broken.__name__.replace("_", " ").capitalize()
+            lines += ["", f"### {law.id} {name}", f"{law.text[0].upper()}{law.text[1:]} ({law.rule})."]
+    return "\n".join(lines) + "\n"
 
 
 # --- JSON Schemas ------------------------------------------------------------------------------------
@@ -153,10 +177,11 @@ def trace() -> dict[str, Traced]:
     """Every rule that is mentioned anywhere, in the order of its name."""
     titles: dict[str, str] = {}
     prose: dict[str, list[str]] = defaultdict(list)
-    for path in sorted((ROOT / "spec").glob("*.md")):
-        for rule, title in HEADING.findall(path.read_text()):
+    texts = {path.name: path.read_text() for path in sorted((ROOT / "spec").glob("*.md"))}
+    for name, text in (texts | {"generated/invariants.md": invariants()}).items():
+        for rule, title in HEADING.findall(text):
             titles[rule] = title
-            prose[rule].append(path.name)
+            prose[rule].append(name)
     code = places((path for folder in CODE for path in sorted((ROOT / folder).rglob("*.py"))), mentions)
     tests = places(sorted((ROOT / "tests").rglob("*.py")), marks)
     for path in sorted((ROOT / "tests" / "scenarios").glob("*.txt")):

@@ -8,13 +8,16 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 from values import seen, tame
 
 from keepkernel import (
     COMMANDS,
     Accepted,
     Command,
+    CommitProducer,
     Declaration,
+    EndRun,
     Error,
     Event,
     Handler,
@@ -23,6 +26,9 @@ from keepkernel import (
     Outcome,
     Permission,
     Policy,
+    Prepared,
+    ReconcileRetry,
+    RecordMutation,
     Rejected,
     Request,
     Retired,
@@ -115,7 +121,7 @@ def test_what_is_strict_json_is_read() -> None:
     assert strict_json("[" * 64 + "]" * 64) is not None
     assert strict_json("[{}, {}" + ", {}" * 100 + "]") == [{}] * 102
     assert strict_json('"\\ud83c\\udf88 🎈"') == "🎈 🎈"
-    assert strict_json("[" + "9" * 300 + ", 1e308]") == [int("9" * 300), 1e308]
+    assert strict_json("[-" + "9" * 300 + ", 1e308]") == [-int("9" * 300), 1e308]
 
 
 @pytest.mark.rule("CODEC-004")
@@ -429,6 +435,31 @@ def test_what_the_kernel_does_is_a_document() -> None:
         assert parse_state(encode(state)) == decode_state(encode(state)) == state
         assert parse_command(encode(command)) == decode_command(encode(command)) == command
         assert parse_outcome(encode(outcome)) == decode_outcome(encode(outcome)) == outcome
+
+
+@pytest.mark.rule("CODEC-006")
+def test_what_the_kernel_does_with_the_largest_numbers_is_a_document() -> None:
+    """Times and durations add up, and every sum still fits."""
+    largest = Policy(*(most(documents.LIMITS.get(f"Policy.{f}") or documents.LIMITS[f]) for f in Policy._fields))
+    now = documents.INSTANT_MAX
+    accepted = set()
+    for state, command, _ in seen():
+        run = state.run and state.run._replace(created_at=now)
+        rows = tuple(h._replace(declared=slowest(h.declared)) for h in state.handlers)
+        outcome = step(state._replace(run=run, handlers=rows, policy=largest), command._replace(now=now))
+        if isinstance(outcome, Accepted):
+            assert parse_outcome(encode(outcome)) == outcome
+            accepted.add(type(command))
+    assert {CommitProducer, RecordMutation, ReconcileRetry, EndRun, Prepared} <= accepted
+
+
+def most(limit: Any) -> int:
+    """The largest number that a limit lets through."""
+    return TypeAdapter(limit).json_schema()["maximum"]
+
+
+def slowest(declared: Declaration) -> Declaration:
+    return declared._replace(interval_ms=documents.DURATION_MAX) if declared.interval_ms else declared
 
 
 # --- one clear error ---------------------------------------------------------------------------------
