@@ -25,7 +25,7 @@ from typing import Any
 
 from .kernel.boundary import boundary
 from .kernel.capabilities import CAPABILITIES, allowed
-from .kernel.codec import DecodeError, decode_command, decode_outcome, decode_state, encode
+from .kernel.codec import DecodeError, EncodeError, decode_command, decode_outcome, decode_state, encode
 from .kernel.commands import (
     COMMANDS,
     Abandon,
@@ -126,6 +126,7 @@ __all__ = [
     "DidntHappen",
     "Effect",
     "Emitting",
+    "EncodeError",
     "EndRun",
     "EnterMaintenance",
     "Error",
