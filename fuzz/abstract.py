@@ -71,7 +71,8 @@ def session(value: Session | None, setup: Setup) -> Session | None:
     if value is None:
         return None
     runs = min(value.runs, setup.policy.session_runs) if setup.has("budget") else 0
-    return Session("s1", value.status, runs, min(value.commits, 1))
+    commits = min(value.commits, 1) if setup.has("budget") else 1
+    return Session("s1", value.status, runs, commits)
 
 
 def run(value: Run | None) -> Run | None:

@@ -235,11 +235,11 @@ class Model:
 
     def rests(self, code: int) -> bool:
         state, hand, outside = self.parts(code)
-        return hand == IDLE and not outside.current and not outside.strays and self._rests(state)
+        return hand == IDLE and not outside.current and not outside.strays and self._rests(state, outside.declined)
 
-    def _rests(self, state: State) -> bool:
-        """Everything is done, and the scheduler has nothing to do but wait for a time or an event."""
-        if state.run is not None or any(e.status in ("pending", "reserved") for e in state.events):
+    def _rests(self, state: State, declined: bool) -> bool:
+        """All is done, or left by a script's own will, and the scheduler has nothing to do but wait."""
+        if state.run is not None or not (declined or all(e.status in ("consumed", "skipped") for e in state.events)):
             return False
         plan = schedule.schedule(state, NOW, FRESH_RUN)
         return isinstance(plan, schedule.Wait | schedule.Idle) and plan.reason == "nothing_due"
@@ -260,8 +260,8 @@ class Model:
         seen = Step(state, command, outcome, after)
         self._witness(ON_STEPS, seen)
         if isinstance(outcome, Rejected):
-            self.reasons[outcome.reason] += 1
-            return Edge(outcome, number, None, False, violations(ON_STEPS, seen))
+            self.reasons[outcome.reason] += 1  # Nothing changed, so no step was taken that could break anything.
+            return Edge(outcome, number, None, False, ())
         self.rules.update(outcome.rules)
         found = violations(ON_STEPS, seen)
         target = -1 if found else self.state_id(self.picture(after))
@@ -297,6 +297,10 @@ class Model:
                 return world.denied(value, held)
             case "assert":
                 return world.asserted(value, held)
+            case "decline":
+                return value._replace(declined=True)
+            case "look":
+                return value._replace(declined=False)
             case "expire":  # A host that stalls checks the clock before it sends.
                 return value._replace(current="lost") if value.current == "stalled" else value
             case "stalled" | "air" | "landed" | "lost" | "void":
@@ -420,7 +424,8 @@ class Model:
             return
         if self.setup.has("crash"):
             yield self._template(Label("host", "dies"), number, DOWN)
-            if hand.kind == "send" and self.setup.has("stall"):
+            in_time = state.mutation is not None and state.mutation.send_by >= NOW
+            if hand.kind == "send" and in_time and self.setup.has("stall"):
                 yield self._template(
                     Label("host", "stalls before its call and is given up"), number, DOWN, act="stalled"
                 )
@@ -483,7 +488,10 @@ class Model:
         effect = CallHandler(run.id, run.handler, run.version, function)  # type: ignore[arg-type]
         for text, answer, calm in self._answers(state, function):
             queue = respond.respond(state, effect, answer, NOW)
-            yield from self._say(f"{function} of {run.handler} {text}", number, queue, calm=calm)
+            act = ""
+            if isinstance(answer, respond.Pinned):
+                act = "look" if calm or answer.reservations or answer.wake_at else "decline"
+            yield from self._say(f"{function} of {run.handler} {text}", number, queue, act=act, calm=calm)
 
     def _answers(self, state: State, function: str) -> Iterator[tuple[str, respond.Answer, bool]]:
         """Everything that a script may do."""
@@ -574,7 +582,7 @@ class Model:
         absent: tuple[Call, ...] = ("", *NOT_LANDED)
         nothing = Label("host", "reconcile does not find it")
         yield self._template(nothing, number, hand._replace(kind="not_found"), needs=absent, calm=True)
-        if self.setup.has("void"):
+        if self.setup.has("void") and invariants.unresolved(state):
             voids = Label("host", "reconcile voids the call's key and does not find it")
             yield self._template(voids, number, hand._replace(kind="voided"), act="void", needs=absent)
         again = self._reconciled(state, hand.by, hand.late, respond.AskAgain())
@@ -595,8 +603,10 @@ class Model:
             yield from self._people(number, state)
 
     def _time(self, number: int, state: State) -> Iterator[Template]:
+        lost = state.mutation is not None and state.mutation.status in ("needs_reconcile", "indeterminate")
         for what, later in abstract.passing(state):
-            calm = not what.startswith(("the wait of", "the interval"))
+            # A fair host sends in time, and no interval is needed for what is pending already.
+            calm = lost if what == "the time to send" else not what.startswith("the interval")
             act = "expire" if what == "the time to send" else ""
             yield self._template(Label("time", f"{what} is over"), self.state_id(later), IDLE, act=act, calm=calm)
         over = abstract.landing_over(state)
@@ -613,7 +623,7 @@ class Model:
             label = Label("world", "a stalled host wakes and sends its call")
             yield self._template(label, number, IDLE, act="air", needs=("stalled",))
         yield self._template(Label("world", "the call lands"), number, IDLE, act="landed", needs=("air",), calm=True)
-        yield self._template(Label("world", "the call is lost"), number, IDLE, act="lost", needs=("air",), calm=True)
+        yield self._template(Label("world", "the call is lost"), number, IDLE, act="lost", needs=("air",))
 
     def _people(self, number: int, state: State) -> Iterator[Template]:
         has = self.setup.has

@@ -24,15 +24,22 @@ class Stray(NamedTuple):
 
 class World(NamedTuple):
     landed: tuple[int, ...]
-    """How often each input was applied."""
+    """How often each input was applied, since a person last denied it wrongly."""
     denied: int = 0
     asserted: int = 0
     current: Call = ""
     strays: tuple[Stray, ...] = ()
+    declined: bool = False
+    """The last prepare left everything that was pending, and asked for no other look."""
 
 
 def land(world: World, mask: int) -> World:
-    return world._replace(landed=tuple(n + (mask >> i & 1) for i, n in enumerate(world.landed)))
+    """Each of these inputs is applied once more; two is as bad as many, and after a wrong denial none counts."""
+
+    def count(i: int, n: int) -> int:
+        return n if not mask >> i & 1 else min(n + 1, 1 if world.denied >> i & 1 else 2)
+
+    return world._replace(landed=tuple(count(i, n) for i, n in enumerate(world.landed)))
 
 
 def called(world: World, call: Call, mask: int) -> World:
@@ -43,7 +50,10 @@ def called(world: World, call: Call, mask: int) -> World:
 
 def denied(world: World, mask: int) -> World:
     """A person says that the current call did not happen; that is wrong when it has."""
-    return world._replace(denied=world.denied | mask) if world.current == "landed" else world
+    if world.current != "landed":
+        return world
+    landed = tuple(0 if mask >> i & 1 else n for i, n in enumerate(world.landed))
+    return world._replace(landed=landed, denied=world.denied | mask)
 
 
 def asserted(world: World, mask: int) -> World:
@@ -79,6 +89,7 @@ def without(world: World, done: int) -> World:
         world.asserted & ~idle,
         world.current,
         tuple(strays),
+        world.declined,
     )
 
 
@@ -119,4 +130,5 @@ def exchanged(world: World, order: tuple[int, ...]) -> World:
         mask(world.asserted),
         world.current,
         tuple(sorted(Stray(mask(s.mask), s.call) for s in world.strays)),
+        world.declined,
     )
