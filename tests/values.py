@@ -35,6 +35,7 @@ def values(kind: Any, texts: Leaf, numbers: Leaf, owner: str = "", name: str = "
     }[kind]()
 
 
+@cache
 def wild(kind: Any) -> st.SearchStrategy[Any]:
     """Any value of the type, however strange its texts and numbers."""
     return values(kind, lambda owner, name: st.text(), lambda owner, name: st.integers())
@@ -58,6 +59,7 @@ def _tame_number(owner: str, name: str) -> st.SearchStrategy[int]:
     return st.integers(1, 3) | st.sampled_from([1, 1_000, 60_000, 10_000_000])
 
 
+@cache
 def tame(kind: Any) -> st.SearchStrategy[Any]:
     """Values within the limits of documents, of few names, so that rows meet."""
     return values(kind, _tame_text, _tame_number)
