@@ -361,14 +361,19 @@ def released_only_before(step: Step) -> Rows:
     ON_STEPS,
     "INV-011",
     "EVENT-004",
-    "what a run reserved stays reserved by it until it ends or its mutation is resolved",
+    "a run reserves pending events of its topics, each once, and they stay its own until it ends or its mutation "
+    "is resolved",
     sometimes=lambda s: any(e.status == "reserved" and e.key in published(s.command) for e in s.before.events),
 )
 def reservations_fixed(step: Step) -> Rows:
     both = kept(step)
-    if both is None or both[0].phase in ("pending", "preparing"):
+    if both is None:
         return
     before, after = both
+    if before.phase in ("pending", "preparing"):
+        if before.reserved != after.reserved:
+            yield from unfit_to_reserve(step.before, after)
+        return
     if before.reserved != after.reserved:
         yield f"run {before.id} reserved {before.reserved}, now {after.reserved}"
     if is_active(before) != is_active(after) or (unresolved(step.before) and not unresolved(step.after)):
@@ -376,6 +381,16 @@ def reservations_fixed(step: Step) -> Rows:
     for was, now in changed_events(step):
         if was.status == "reserved" and (now.status, now.owner) != (was.status, was.owner):
             yield f"event {was.key.id} left run {before.id}: {now.status}"
+
+
+def unfit_to_reserve(state: State, run: Run) -> Rows:
+    pending = {event.key for event in state.events if event.status == "pending"}
+    topics = rows_by_name(state)[run.handler].declared.subscribes
+    for key in sorted(set(run.reserved)):
+        if key not in pending or key.topic not in topics:
+            yield f"run {run.id} reserved event {key.topic}/{key.id}, which it can not have"
+    if len(set(run.reserved)) < len(run.reserved):
+        yield f"run {run.id} reserved an event twice"
 
 
 def published(command: c.Command) -> tuple[Key, ...]:
