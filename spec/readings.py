@@ -386,11 +386,20 @@ READINGS: Final[dict[str, Reading]] = {
             "INV-023",
         ),
         Reading(
-            "one-error-text",
+            "last-error-stands",
             "D05",
-            "The workflow has one error text: the last writer's stands, and reconnecting clears whatever stands.",
-            (Swap(end_uncertain, last_error_stands), Swap(reconnect, reconnect_clears_all)),
+            "The workflow has one error text, and the last writer's stands.",
+            (Swap(end_uncertain, last_error_stands),),
             "INV-023",
+            features=("probe",),
+        ),
+        Reading(
+            "reconnect-clears-all",
+            "D05",
+            "When the user has reconnected, the error is cleared, whatever it says.",
+            (Swap(reconnect, reconnect_clears_all),),
+            "INV-032",
+            features=("probe",),
         ),
         Reading(
             "block-over-anything",
@@ -405,7 +414,7 @@ READINGS: Final[dict[str, Reading]] = {
             "D06",
             "A run takes the status that is reported, and a logic failure sets maintenance, whatever the ledger says.",
             (Swap(end_uncertain, status_as_reported),),
-            "INV-023",
+            "INV-024",
             features=("probe",),
         ),
         Reading(
@@ -495,7 +504,7 @@ READINGS: Final[dict[str, Reading]] = {
             "D20",
             "What prepare returns is reserved as it is, and a person may skip a pending event at any time.",
             (Swap(reserve, reserve_unchecked), Swap(preparing, nobody_prepares)),
-            "INV-008",
+            "INV-011",
             features=("skip", "probe"),
         ),
         Reading(

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from flow import TOOL
+from flow import TOOL, done, mail
 
 from keepkernel import (
     Accepted,
@@ -16,13 +16,14 @@ from keepkernel import (
     LoseTrack,
     Outcome,
     Pause,
+    Prepared,
     Publication,
     Publish,
     RecordMutation,
     SendMutation,
     State,
 )
-from keepkernel.kernel.events import consume, publish
+from keepkernel.kernel.events import consume, publish, reserve
 from keepkernel.kernel.gate import closed
 from keepkernel.kernel.ledger import (
     digest,
@@ -64,6 +65,7 @@ from .driver import (
     MUTATING,
     NOW,
     PREPARED,
+    PREPARING,
     RECORDED,
     SENT,
     STARTED,
@@ -219,6 +221,24 @@ FURTHER = (
         (Swap(mutating, mutating_forgets),),
         MUTATING,
         f"run r1 reserved {M1}, now ()",
+    ),
+    Case(
+        pytest.mark.rule("INV-011", "EVENT-004"),
+        (Swap(reserve, readings.reserve_unchecked),),
+        (*PREPARING, Prepared(NOW, "r1", mail("m9"))),
+        "run r1 reserved event mail/m9, which it can not have",
+    ),
+    Case(
+        pytest.mark.rule("INV-011", "EVENT-004"),
+        (Swap(reserve, readings.reserve_unchecked),),
+        (*PREPARING, Publish(NOW, done("d1")), Prepared(NOW, "r1", (Key("done", "d1"),))),
+        "run r1 reserved event done/d1, which it can not have",
+    ),
+    Case(
+        pytest.mark.rule("INV-011", "EVENT-004"),
+        (Swap(reserve, readings.reserve_unchecked),),
+        (*PREPARING, Prepared(NOW, "r1", M1 + M1)),
+        "run r1 reserved an event twice",
     ),
     Case(
         pytest.mark.rule("INV-012", "EVENT-007"),
