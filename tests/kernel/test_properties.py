@@ -5,7 +5,6 @@ test takes states that no walk can reach, because `step` promises to be total.
 """
 
 from collections import Counter
-from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -33,15 +32,9 @@ from keepkernel import (
     upkeep,
 )
 
-WALKS, TURNS = 80, 120
 NEVER_REFUSED = {"grant"}
 """A grant is the one command without a condition."""
 some_walks = settings(derandomize=True, deadline=None, max_examples=10, suppress_health_check=list(HealthCheck))
-
-
-@pytest.fixture(scope="module")
-def tries() -> list[Tried]:
-    return [tried for seed in range(WALKS) for tried in walk(Random(seed), TURNS)]
 
 
 @pytest.fixture(scope="module")

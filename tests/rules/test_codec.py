@@ -6,6 +6,7 @@ import pytest
 from flow import flow, mail
 
 from keepkernel import (
+    COMMANDS,
     Accepted,
     CallHandler,
     DecodeError,
@@ -22,7 +23,8 @@ from keepkernel import (
     encode,
     step,
 )
-from keepkernel.kernel.codec import EncodeError, from_plain, shown, to_plain
+from keepkernel.kernel.codec import EncodeError, from_plain, reader, shown, to_plain
+from keepkernel.kernel.commands import _snake
 
 EFFECTS = {
     "call_handler": CallHandler("r", "file", "v1", "next"),
@@ -30,6 +32,19 @@ EFFECTS = {
     "reconcile": Reconcile("r", "sheets.append", "{}", "w/r", "inline", 5),
     "repair": Repair("r", "file", "why"),
 }
+
+
+@pytest.fixture(autouse=True)
+def _readers_made_anew() -> None:
+    """A reader that an earlier test has made could hide a fault in the making."""
+    reader.cache_clear()
+
+
+@pytest.mark.rule("CODEC-001")
+def test_every_command_is_named_by_its_words() -> None:
+    assert COMMANDS["start_session"] is StartSession
+    assert _snake("StartSession") == "start_session"
+    assert {_snake(kind.__name__): kind for kind in COMMANDS.values()} == COMMANDS
 
 
 @pytest.mark.rule("CODEC-001")

@@ -26,14 +26,14 @@ from keepkernel import (
     Prepared,
     Reconnect,
     Reject,
+    Rejected,
     Repair,
     Resume,
     Retry,
     new_workflow,
+    step,
 )
 from keepkernel.kernel.tables import WORKFLOW_STATUS
-
-BAD = ("bad_declaration", "WORK-006")
 
 
 def blocked_by(cause: str):
@@ -157,27 +157,27 @@ def test_maintenance_by_hand_needs_rest_and_certainty() -> None:
 
 @pytest.mark.rule("WORK-006")
 @pytest.mark.parametrize(
-    ("version", "topics", "handlers"),
+    ("why", "version", "topics", "handlers"),
     [
-        ("", TOPICS, (FILE,)),
-        ("v1", ("mail", ""), (FILE,)),
-        ("v1", TOPICS, (FILE._replace(name=""),)),
-        ("v1", ("mail", "mail"), (FILE,)),
-        ("v1", TOPICS, (FILE, FILE._replace(subscribes=("done",)))),
-        ("v1", TOPICS, (FILE, TELL._replace(subscribes=("mail",)))),
-        ("v1", TOPICS, (FILE._replace(subscribes=("mail", "mail")),)),
-        ("v1", ("done",), (FILE,)),
-        ("v1", TOPICS, (FILE._replace(subscribes=()),)),
-        ("v1", TOPICS, (FILE._replace(interval_ms=1),)),
-        ("v1", TOPICS, (FILE._replace(cron="* * * * *"),)),
-        ("v1", TOPICS, (POLL._replace(subscribes=("mail",)),)),
-        ("v1", TOPICS, (POLL._replace(has_mutate=True),)),
-        ("v1", TOPICS, (POLL._replace(interval_ms=-1),)),
-        ("v1", TOPICS, (POLL._replace(cron="* * * * *"),)),
+        ("a version needs a name", "", TOPICS, (FILE,)),
+        ("a topic or handler has no name", "v1", ("mail", ""), (FILE,)),
+        ("a topic or handler has no name", "v1", TOPICS, (FILE._replace(name=""),)),
+        ("a topic stands twice", "v1", ("mail", "mail"), (FILE,)),
+        ("a handler stands twice", "v1", TOPICS, (FILE, FILE._replace(subscribes=("done",)))),
+        ("a topic has two consumers", "v1", TOPICS, (FILE, TELL._replace(subscribes=("mail",)))),
+        ("a topic has two consumers", "v1", TOPICS, (FILE._replace(subscribes=("mail", "mail")),)),
+        ("a subscribed topic is not declared", "v1", ("done",), (FILE,)),
+        ("file subscribes to nothing", "v1", TOPICS, (FILE._replace(subscribes=()),)),
+        ("file is a consumer with a schedule", "v1", TOPICS, (FILE._replace(interval_ms=1),)),
+        ("file is a consumer with a schedule", "v1", TOPICS, (FILE._replace(cron="* * * * *"),)),
+        ("poll is a producer that consumes", "v1", TOPICS, (POLL._replace(subscribes=("mail",)),)),
+        ("poll is a producer that consumes", "v1", TOPICS, (POLL._replace(has_mutate=True),)),
+        ("poll has a negative interval", "v1", TOPICS, (POLL._replace(interval_ms=-1),)),
+        ("poll has two schedules", "v1", TOPICS, (POLL._replace(cron="* * * * *"),)),
     ],
 )
-def test_a_declaration_that_contradicts_itself_is_refused(version, topics, handlers) -> None:
-    flow().refuses(*BAD, Deploy, version, topics, handlers)
+def test_a_declaration_that_contradicts_itself_is_refused(why, version, topics, handlers) -> None:
+    assert step(flow().state, Deploy(0, version, topics, handlers)) == Rejected("bad_declaration", "WORK-006", why)
 
 
 @pytest.mark.rule("WORK-006")
