@@ -10,14 +10,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import combinations
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 from ..kernel import commands as c
 from ..kernel import recover as recovery
 from ..kernel import respond, schedule
 from ..kernel import step as kernel
+from ..kernel.capabilities import Function
+from ..kernel.failures import FailureClass
 from ..kernel.types import (
     Accepted,
+    Author,
     CallHandler,
     Effect,
     EndStatus,
@@ -29,13 +32,13 @@ from ..kernel.types import (
     Send,
     State,
 )
-from ..spec import invariants
+from ..spec import invariants, moves
 from ..spec.invariants import ON_OUTSIDE, ON_STATES, ON_STEPS, Outside, Step, Violation, violations
 from . import abstract, world
 from .abstract import FRESH_RUN, FRESH_SESSION, NOW, STALE_RUN, picture
 from .explorer import Move
 from .setups import PARAMS, TOOL, Setup, publication
-from .world import NOT_LANDED, TRAVELLING, Call, World
+from .world import NOT_LANDED, Call, World
 
 Caller = Literal["honest", "adversary"]
 HandKind = Literal["down", "recovering", "idle", "call", "send", "sent", "reconcile", "not_found", "voided", "say"]
@@ -107,9 +110,11 @@ class Model:
         self.hands: list[Hand] = []
         self.worlds: list[World] = []
         self.witnessed: set[str] = set()
-        self.unwitnessed = {i.id: i for i in invariants.INVARIANTS.values()}
+        self._wanted = {id(kinds): list(kinds) for kinds in (ON_STATES, ON_STEPS, ON_OUTSIDE)}
         self.rules: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
+        self.machine_moves: set[moves.Move] = set()
+        self._kinds: set[tuple[object, ...]] = set()
         self.state_violations: dict[int, tuple[Violation, ...]] = {}
         # Commands of two kinds with the same fields are equal as tuples, so their type is part of every key.
         self._label_ids: dict[tuple[Label, type], int] = {}
@@ -187,11 +192,17 @@ class Model:
         return [self.code(state, hand, self.world_id(World((0,) * len(self.keys))))]
 
     def moves(self, code: int) -> Sequence[Move[int]]:
-        state, hand, outside = (
-            code >> HAND_BITS + WORLD_BITS,
-            code >> WORLD_BITS & (1 << HAND_BITS) - 1,
-            code & (1 << WORLD_BITS) - 1,
-        )
+        return self._moves(code, self.fold)
+
+    def concrete_moves(self, code: int) -> Sequence[Move[int]]:
+        """The same without renaming inputs, for telling a trace in which every name keeps its meaning."""
+        return self._moves(code, False)
+
+    def folded(self, code: int) -> int:
+        return self._code(*self.numbers(code), self.fold)
+
+    def _moves(self, code: int, fold: bool) -> Sequence[Move[int]]:
+        state, hand, outside = self.numbers(code)
         templates = self._templates.get(code >> WORLD_BITS)
         if templates is None:
             templates = self._templates[code >> WORLD_BITS] = self._make_templates(state, hand)
@@ -205,14 +216,14 @@ class Model:
                 found.append((label, None, calm))
                 continue
             next_world = self._after(outside, act, held, settles, self._masks[target][1])
-            found.append((label, self._code(target, next_hand, next_world), calm))
+            found.append((label, self._code(target, next_hand, next_world, fold), calm))
         if self.worlds[outside].strays:
             for label, next_world in self._stray_moves(outside, self._masks[state][1]):
-                found.append((label, self._code(state, hand, next_world), True))
+                found.append((label, self._code(state, hand, next_world, fold), True))
         return found
 
-    def _code(self, state: int, hand: int, outside: int) -> int:
-        if self.fold:
+    def _code(self, state: int, hand: int, outside: int, fold: bool) -> int:
+        if fold:
             state, outside = self._fold(state, outside)
         return (state << HAND_BITS | hand) << WORLD_BITS | outside
 
@@ -250,7 +261,9 @@ class Model:
         key = (type(command), command)
         known = self._edges[state].get(key)
         if known is None:
-            known = self._edges[state][key] = self._make_edge(state, command)
+            known = self._make_edge(state, command)
+            if not isinstance(known.outcome, Rejected):  # Refusals are many, and each is asked for once or twice.
+                self._edges[state][key] = known
         return known
 
     def _make_edge(self, number: int, command: c.Command) -> Edge:
@@ -263,17 +276,33 @@ class Model:
             self.reasons[outcome.reason] += 1  # Nothing changed, so no step was taken that could break anything.
             return Edge(outcome, number, None, False, ())
         self.rules.update(outcome.rules)
+        self._count_moves(state, command, outcome)
         found = violations(ON_STEPS, seen)
         target = -1 if found else self.state_id(self.picture(after))
         effect = outcome.effects[0] if outcome.effects else None
         settles = invariants.unresolved(state) and not invariants.unresolved(after)
         return Edge(outcome, target, effect, settles, found)
 
+    def _count_moves(self, state: State, command: c.Command, outcome: Accepted) -> None:
+        """Which edges of the machines were taken; looked at once for each kind of step."""
+        run, record, session = state.run, state.mutation, state.session
+        kind = (
+            type(command),
+            outcome.rules,
+            run and run.phase,
+            record and record.status,
+            session and session.commits,
+            getattr(command, "status", ""),
+            tuple(e.status for e in outcome.state.events),
+        )
+        if kind not in self._kinds:
+            self._kinds.add(kind)
+            self.machine_moves |= moves.moves(state, outcome)
+
     def _witness(self, kinds: list[invariants.Invariant], subject: object) -> None:
-        for one in kinds:
-            if one.id in self.unwitnessed and one.sometimes(subject):
-                del self.unwitnessed[one.id]
-                self.witnessed.add(one.id)
+        for one in [one for one in self._wanted[id(kinds)] if one.sometimes(subject)]:
+            self._wanted[id(kinds)].remove(one)
+            self.witnessed.add(one.id)
 
     # -- the world
 
@@ -481,11 +510,10 @@ class Model:
         run = state.run
         if run is None:
             return
-        functions = {"preparing": "prepare", "mutating": "mutate", "emitting": "next", "executing": "producer"}
-        function = functions.get(run.phase)
+        function = FUNCTIONS.get(run.phase)
         if function is None:
             return
-        effect = CallHandler(run.id, run.handler, run.version, function)  # type: ignore[arg-type]
+        effect = CallHandler(run.id, run.handler, run.version, function)
         for text, answer, calm in self._answers(state, function):
             queue = respond.respond(state, effect, answer, NOW)
             act = ""
@@ -506,8 +534,10 @@ class Model:
             case _:
                 yield from self._produces(state)
         if self.setup.has("failures"):
-            for failure in ("script", "network", "auth", "host"):
-                yield f"fails: {failure}", respond.Failed(failure), False  # type: ignore[arg-type]
+            for failure in FAILURES:
+                yield f"fails: {failure}", respond.Failed(failure), False
+        if self.setup.has("permission"):
+            yield "asks for another tool", respond.Failed("permission", tool=OTHER_TOOL), False
 
     def _prepares(self, state: State) -> Iterator[tuple[str, respond.Answer, bool]]:
         row = next(h for h in state.handlers if state.run is not None and h.declared.name == state.run.handler)
@@ -650,9 +680,13 @@ class Model:
             yield from person("clears the error", command=c.ClearError(NOW), calm=True)
         if error is not None and error.kind == "blocked":
             yield from person("retries", command=c.Retry(NOW), calm=True)
+        if error is not None and error.cause == "permission":
+            yield from person("grants what is asked", command=c.Grant(NOW, error.tool), calm=True)
         if state.maintenance is not None or (error is not None and error.cause == "logic"):
             yield from person("deploys a repair", command=self.setup.deploy(NOW), calm=True)
         yield from person("resumes", command=c.Resume(NOW), calm=True)
+        if state.run is not None or has("probe"):
+            yield from person("abandons the retry", command=c.Abandon(NOW, run))
         if has("pause"):
             yield from person("pauses", command=c.Pause(NOW))
         if has("skip"):
@@ -674,7 +708,6 @@ class Model:
         for row in state.handlers:
             yield from person(f"runs {row.declared.name} now", command=c.RunNow(NOW, row.declared.name))
         yield from person("retries", command=c.Retry(NOW))
-        yield from person("abandons the retry", command=c.Abandon(NOW, run))
         yield from person("enters maintenance", command=c.EnterMaintenance(NOW))
         yield from person("leaves maintenance", command=c.ExitMaintenance(NOW))
         yield from self._command("host", "blocks the workflow", number, c.BlockWorkflow(NOW, ""))
@@ -716,16 +749,16 @@ class Model:
         anyone = partial(self._command, "anyone", state=number)
         for command in self._alphabet(state, run):
             yield from anyone("asks", command=command)
-        for by in ("call", "inline", "reconcile"):
-            yield from anyone("tells", command=c.ApplyMutation(NOW, run, by), needs=("landed",))  # type: ignore[arg-type]
+        for by in get_args(Author):
+            yield from anyone("tells", command=c.ApplyMutation(NOW, run, by), needs=("landed",))
         yield from anyone("tells", command=c.FailMutation(NOW, run, "call"), needs=("lost",))
-        for by in ("inline", "reconcile"):
-            asked = c.FailMutation(NOW, run, by, asked_at=NOW)  # type: ignore[arg-type]
+        for by in RECONCILERS:
+            asked = c.FailMutation(NOW, run, by, asked_at=NOW)
             yield from anyone("tells", command=asked, needs=absent)
-            early = c.FailMutation(NOW, run, by)  # type: ignore[arg-type]
+            early = c.FailMutation(NOW, run, by)
             yield from anyone("tells what it saw long ago", command=early)
             if self.setup.has("void"):
-                void = c.FailMutation(NOW, run, by, voided=True)  # type: ignore[arg-type]
+                void = c.FailMutation(NOW, run, by, voided=True)
                 yield from anyone("voids the key and tells", command=void, act="void", needs=absent)
         yield from anyone("denies", command=c.DidntHappen(NOW, run), act="deny")
         yield from anyone("asserts", command=c.AssertApplied(NOW, run), act="assert")
@@ -733,7 +766,7 @@ class Model:
     def _alphabet(self, state: State, run: str) -> Iterator[c.Command]:
         session = state.session.id if state.session is not None else "s1"
         keys = tuple(e.key for e in state.events)
-        names = tuple(h.declared.name for h in self.setup.handlers)
+        names = tuple(h.name for h in self.setup.handlers)
         yield from (c.StartSession(NOW, FRESH_SESSION), c.FinishSession(NOW, session))
         for name in names:
             yield from (c.CreateRun(NOW, FRESH_RUN, session, name), c.RunNow(NOW, name))
@@ -751,9 +784,9 @@ class Model:
         yield c.CommitProducer(NOW, run, due_at=SOON_CRON)
         for reconcilable in (True, False):
             yield c.RecordMutation(NOW, run, TOOL, PARAMS, reconcilable)
-        for by in ("inline", "reconcile"):
+        for by in RECONCILERS:
             for early in (False, True):
-                yield c.ReconcileRetry(NOW, run, by, early)  # type: ignore[arg-type]
+                yield c.ReconcileRetry(NOW, run, by, early)
         yield from (c.Exhaust(NOW, run), c.Exhaust(NOW, run, no_method=True))
         yield from (c.EndRun(NOW, run, status, "", cause, TOOL if cause else "") for status, cause in ENDS)
         yield from (c.TryAgain(NOW, run), c.SkipMutation(NOW, run), c.Abandon(NOW, run))
@@ -768,6 +801,16 @@ class Model:
 
 
 SOON_CRON: Final = NOW + 1
+OTHER_TOOL: Final = "mail.read"
+FUNCTIONS: Final[dict[str, Function]] = {
+    "preparing": "prepare",
+    "mutating": "mutate",
+    "emitting": "next",
+    "executing": "producer",
+}
+FAILURES: Final[tuple[FailureClass, ...]] = ("script", "network", "auth", "host")
+"""One class for each status in which a run can end."""
+RECONCILERS: Final[tuple[Literal["inline", "reconcile"], ...]] = ("inline", "reconcile")
 ENDS: Final[tuple[tuple[EndStatus, ErrorCause], ...]] = (
     ("paused:transient", ""),
     ("paused:reconciliation", ""),

@@ -46,10 +46,10 @@ def backoff_ms(attempt: int, base_ms: int, max_ms: int) -> int:
     """
     if attempt < 1:
         return 0
-    # Doubling stops as soon as the limit is reached, so a huge count costs nothing.
+    # Doubling stops as soon as it changes nothing, so a huge count costs nothing.
     wait = base_ms
     for _ in range(attempt - 1):
-        if wait >= max_ms:
+        if not 0 < wait < max_ms:
             break
         wait *= 2
     return min(wait, max_ms)
