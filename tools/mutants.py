@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,13 +137,22 @@ def as_json(mutants: list[Mutant], complete: bool, seconds: float) -> dict[str, 
     }
 
 
+def kernel_digest() -> str:
+    """Name the kernel that was tested, so that a reader can tell whether the report is of the present one."""
+    content = sha256()
+    for path in sorted((ROOT / "kernel").glob("*.py")):
+        content.update(path.read_bytes())
+    return content.hexdigest()[:12]
+
+
 def as_markdown(mutants: list[Mutant], complete: bool, seconds: float) -> str:
     lines = [
         "# Mutants of the kernel",
         "",
         f"Score {percent(score(mutants))} of {len(mutants)} mutants in {seconds:.0f} s."
         + ("" if complete else " The time ran out, so the undecided ones are not in the score."),
-        "Code that runs at import (machines, tables, constants) is not mutated.",
+        "Code that runs at import (machines, tables, constants) is not mutated. "
+        f"`cat kernel/*.py | sha256sum` begins with `{kernel_digest()}`.",
         "",
         "| module | mutants | noticed | survived | no test | undecided | other | score |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",
