@@ -208,7 +208,7 @@ class Flow:
 
     def after(self, status: str = "paused:transient") -> "Flow":
         """A run of `file` over m1 that ended after its mutation was applied."""
-        return self.event("m1").run_to("mutated").end(status)
+        return self.event("m1").run_to("mutated").end(status, message="it went wrong")
 
     def landed(self) -> "Flow":
         """The time after which the call can not land any more."""

@@ -112,8 +112,9 @@ def test_what_comes_out_of_a_walk_survives_the_codec(tries: list[Tried], states:
     for state in states[::5]:
         assert decode_state(encode(state)) == state
     for tried in tries[::10]:
-        assert decode_command(encode(tried.command)) == tried.command
-        assert decode_outcome(encode(tried.outcome)) == tried.outcome
+        command, outcome = decode_command(encode(tried.command)), decode_outcome(encode(tried.outcome))
+        assert (type(command), command) == (type(tried.command), tried.command)
+        assert (type(outcome), outcome) == (type(tried.outcome), tried.outcome)
 
 
 # --- windows -----------------------------------------------------------------------------------------

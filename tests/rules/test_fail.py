@@ -14,6 +14,7 @@ from keepkernel import (
     Deploy,
     DidntHappen,
     Error,
+    ExitMaintenance,
     FailMutation,
     LoseTrack,
     Maintenance,
@@ -134,10 +135,9 @@ def test_a_commit_that_reserved_something_resets_the_counts_of_its_handler() -> 
 @pytest.mark.rule("FAIL-005")
 def test_every_commit_of_a_producer_resets_its_counts() -> None:
     crashed = flow().deployed().create("poll").end("crashed").later(10_000).create("poll").do(Begin)
-    failed = crashed.end("failed:logic").do(Retry)
-    assert counts(crashed, "poll") == (1, 0)
-    assert counts(crashed.do(CommitProducer), "poll") == (0, 0)
-    assert counts(failed, "poll") == (0, 0)
+    failed = crashed.end("failed:logic").do(ExitMaintenance)
+    assert counts(failed, "poll") == (1, 1)
+    assert counts(failed.create("poll").do(Begin).do(CommitProducer), "poll") == (0, 0)
 
 
 @pytest.mark.rule("FAIL-006")

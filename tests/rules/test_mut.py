@@ -249,6 +249,9 @@ def test_a_late_failure_lets_the_run_leave_and_a_late_success_makes_it_the_pendi
     assert (failed.retired.run.outcome, failed.retired.run.phase) == ("failure", "mutated")
     assert (failed.retired.mutation.status, failed.retired.mutation.resolved_by) == ("failed", "reconcile")
     assert failed.row().dirty
+    denied = indeterminate().landed().do(DidntHappen)
+    assert (denied.run, denied.record, denied.error, denied.row().dirty) == (None, None, None, True)
+    assert (denied.retired.mutation.status, denied.retired.mutation.resolved_by) == ("failed", "user_assert_failed")
     applied = over.do(ApplyMutation, "reconcile", '"found"')
     assert (applied.run.status, applied.run.outcome) == ("paused:reconciliation", "success")
     assert (applied.run.result, applied.error, applied.events["m1"]) == ('"found"', None, "reserved")
@@ -311,8 +314,8 @@ def test_the_idempotency_key_names_one_runs_call_and_no_other() -> None:
     assert lost.effects[0].key == sent.record.key
     fresh = lost.end("crashed").landed().do(FailMutation, "reconcile").later(10_000).run_to("recorded")
     assert fresh.record.key != sent.record.key
-    assert idempotency_key("a/b", "c") != idempotency_key("a", "b/c")
-    assert idempotency_key("a%2Fb", "c") != idempotency_key("a/b", "c")
+    assert idempotency_key("a/b%", "c") == "a%2Fb%25/c"
+    assert idempotency_key("a", "b/c") == "a/b/c"
 
 
 @pytest.mark.rule("MUT-015")

@@ -11,13 +11,17 @@ from keepkernel import (
     CreateRetry,
     CreateRun,
     Deploy,
+    Emitting,
     EndRun,
     Error,
     FinishSession,
+    Mutated,
+    Mutating,
     Prepared,
     RunNow,
     StartSession,
 )
+from keepkernel.kernel import gate
 
 ENDS = ("paused:transient", "failed:logic", "failed:internal", "crashed")
 
@@ -55,8 +59,8 @@ def test_a_report_names_the_live_run() -> None:
 @pytest.mark.rule("RUN-004")
 def test_each_kind_has_its_commands_and_a_run_needs_a_deployed_handler() -> None:
     producer = flow().deployed().create("poll").do(Begin)
-    producer.refuses("wrong_kind", "RUN-004", Prepared)
-    producer.refuses("wrong_kind", "RUN-004", CommitConsumer)
+    for command in (Prepared, Mutating, Mutated, Emitting, CommitConsumer):
+        producer.refuses("wrong_kind", "RUN-004", command)
     producer.do(CommitProducer)
     flow().deployed().run_to("emitting").refuses("wrong_kind", "RUN-004", CommitProducer)
     ready = flow().deployed().session()
@@ -68,6 +72,7 @@ def test_each_kind_has_its_commands_and_a_run_needs_a_deployed_handler() -> None
 def test_a_workflow_has_one_live_run_active_or_pending_retry() -> None:
     active = flow().deployed().event("m1").create()
     assert active.run.status == "active"
+    assert (gate.active(active.state), gate.pending_retry(active.state)) == (active.run, None)
     session = active.state.session.id
     active.refuses("run_active", "SCHED-001", CreateRun, run="r9", session=session, handler="tell")
     active.refuses("run_active", "SCHED-001", CreateRetry, run="r9", session=session, retry_of=active.run.id)
@@ -75,6 +80,7 @@ def test_a_workflow_has_one_live_run_active_or_pending_retry() -> None:
     waiting = flow().deployed().after().later(10_000).session()
     session = waiting.state.session.id
     waiting.refuses("retry_pending", "SCHED-003", CreateRun, run="r9", session=session, handler="tell")
+    assert (gate.active(waiting.state), gate.pending_retry(waiting.state)) == (None, waiting.run)
     assert waiting.retry().run.status == "active"
 
 

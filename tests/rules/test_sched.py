@@ -37,6 +37,11 @@ def next_command(f: Flow):
     return schedule(f.state, f.now, "new")
 
 
+def is_next(f: Flow, expected: object) -> bool:
+    """Commands are tuples, and tuples of two classes can be equal, so the class is compared too."""
+    return (type(next_command(f)), next_command(f)) == (type(expected), expected)
+
+
 def closed_gates() -> list[tuple[str, Flow]]:
     failed = flow().deployed().run_to("preparing")
     return [
@@ -57,7 +62,7 @@ def test_nothing_starts_through_a_closed_gate(reason: str, closed: Flow) -> None
     closed.refuses(reason, "SCHED-001", CreateRetry, run="r", session="s", retry_of="x")
     closed.refuses(reason, "SCHED-001", RunNow, "file")
     until = closed.state.backoff_until
-    assert next_command(closed) == (Wait(until, reason) if reason == "backing_off" else Idle(reason))
+    assert is_next(closed, (Wait(until, reason) if reason == "backing_off" else Idle(reason)))
 
 
 @pytest.mark.rule("SCHED-001")
@@ -69,7 +74,7 @@ def test_an_active_run_closes_the_gate_and_its_reason_comes_first() -> None:
         (RunNow, {"handler": "file"}),
     ):
         active.refuses("run_active", "SCHED-001", command, **fields)
-    assert next_command(active) == Idle("run_active")
+    assert is_next(active, Idle("run_active"))
 
 
 @pytest.mark.rule("SCHED-001")
@@ -90,21 +95,21 @@ def test_a_closed_gate_names_the_first_reason_in_order() -> None:
 @pytest.mark.rule("SCHED-002")
 def test_a_session_first_then_the_run_then_the_end_of_the_session() -> None:
     ready = flow().deployed(FILE).event("m1")
-    assert next_command(ready) == StartSession(ready.now, "new")
+    assert is_next(ready, StartSession(ready.now, "new"))
     opened = ready.session()
-    assert next_command(opened) == CreateRun(ready.now, "new", "id1", "file")
+    assert is_next(opened, CreateRun(ready.now, "new", "id1", "file"))
     committed = opened.run_to("committed").run_to("committed")
-    assert next_command(committed) == FinishSession(ready.now, "id1")
+    assert is_next(committed, FinishSession(ready.now, "id1"))
     finished = committed.do(FinishSession, "id1")
-    assert next_command(finished) == Idle("nothing_due")
+    assert is_next(finished, Idle("nothing_due"))
 
 
 @pytest.mark.rule("SCHED-002")
 def test_the_pending_retry_goes_first() -> None:
     after = flow().deployed().event("d0", topic="done").after().later(10_000)
-    assert next_command(after) == StartSession(after.now, "new")
+    assert is_next(after, StartSession(after.now, "new"))
     opened = after.session()
-    assert next_command(opened) == CreateRetry(after.now, "new", opened.state.session.id, opened.run.id)
+    assert is_next(opened, CreateRetry(after.now, "new", opened.state.session.id, opened.run.id))
 
 
 @pytest.mark.rule("SCHED-002")
@@ -134,11 +139,11 @@ def test_an_event_that_is_taken_does_not_count_as_the_oldest() -> None:
 def test_an_open_session_is_finished_when_no_run_is_to_start_in_it() -> None:
     finish = FinishSession(flow().now, "id1")
     spent = flow(session_runs=1).deployed(FILE).event("m1", "m2").run_to("committed", "m1")
-    assert next_command(spent) == finish
-    assert next_command(spent.do(FinishSession, "id1")) == StartSession(spent.now, "new")
-    assert next_command(flow().deployed(FILE).event("m1").session().do(Pause)) == finish
+    assert is_next(spent, finish)
+    assert is_next(spent.do(FinishSession, "id1"), StartSession(spent.now, "new"))
+    assert is_next(flow().deployed(FILE).event("m1").session().do(Pause), finish)
     gone = flow().deployed(FILE).after().later(10_000).do(Deploy, "v2", TOPICS, (TELL,)).session()
-    assert next_command(gone) == FinishSession(gone.now, gone.state.session.id)
+    assert is_next(gone, FinishSession(gone.now, gone.state.session.id))
 
 
 @pytest.mark.rule("SCHED-003")
@@ -157,7 +162,7 @@ def test_a_run_starts_only_without_a_pending_retry() -> None:
 @pytest.mark.rule("SCHED-003")
 def test_create_run_does_not_ask_whether_the_handler_is_due() -> None:
     rested = flow().deployed(FILE).run_to("committed")
-    assert next_command(rested) == FinishSession(rested.now, "id1")
+    assert is_next(rested, FinishSession(rested.now, "id1"))
     assert rested.create().state.session.runs == 2
 
 
@@ -166,10 +171,10 @@ def test_a_consumer_is_due_when_dirty_or_when_its_wake_time_has_come() -> None:
     asleep = flow().deployed(FILE).run_to("preparing").do(Prepared, wake_at=0).run_to("committed")
     asleep = asleep.do(FinishSession, "id1")
     wake_at = asleep.now + 30_000
-    assert next_command(asleep) == Wait(wake_at, "nothing_due")
-    assert next_command(asleep.at(wake_at - 1)) == Wait(wake_at, "nothing_due")
-    assert next_command(asleep.at(wake_at)) == StartSession(wake_at, "new")
-    assert next_command(asleep.event("m1")) == StartSession(asleep.now, "new")
+    assert is_next(asleep, Wait(wake_at, "nothing_due"))
+    assert is_next(asleep.at(wake_at - 1), Wait(wake_at, "nothing_due"))
+    assert is_next(asleep.at(wake_at), StartSession(wake_at, "new"))
+    assert is_next(asleep.event("m1"), StartSession(asleep.now, "new"))
 
 
 @pytest.mark.rule("SCHED-004")
@@ -180,15 +185,15 @@ def test_a_producer_is_due_when_its_time_is_set_and_has_come() -> None:
     rested = polled.create("once").do(Begin).do(CommitProducer).do(FinishSession, "id1")
     due_at = rested.now + 300_000
     assert rested.row("once").due_at == -1
-    assert next_command(rested.at(due_at - 1)) == Wait(due_at, "nothing_due")
+    assert is_next(rested.at(due_at - 1), Wait(due_at, "nothing_due"))
     assert next_command(rested.at(due_at).session()).handler == "poll"
 
 
 @pytest.mark.rule("SCHED-004")
 def test_time_zero_is_a_time_like_any_other_for_producers() -> None:
     zero = flow().at(0).deployed(POLL)
-    assert next_command(zero) == StartSession(0, "new")
-    assert next_command(flow().at(0).deployed(FILE).run_to("committed").do(FinishSession, "id1")) == Idle("nothing_due")
+    assert is_next(zero, StartSession(0, "new"))
+    assert is_next(flow().at(0).deployed(FILE).run_to("committed").do(FinishSession, "id1"), Idle("nothing_due"))
 
 
 @pytest.mark.rule("SCHED-005")
@@ -272,4 +277,4 @@ def test_the_background_keeps_away_from_a_call_in_the_air_and_asks_for_repairs()
     assert upkeep(failed.state, failed.now) == Repair("id2", "file", "oops")
     assert upkeep(flow().deployed().do(EnterMaintenance).state, 0) == Idle("nothing_due")
     applied = flow().deployed().after("failed:logic")
-    assert upkeep(applied.state, applied.now) == Repair(applied.run.id, "file", "")
+    assert upkeep(applied.state, applied.now) == Repair(applied.run.id, "file", "it went wrong")

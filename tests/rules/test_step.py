@@ -11,6 +11,7 @@ from keepkernel import (
     CommitConsumer,
     CommitProducer,
     Deploy,
+    EndRun,
     Key,
     Pause,
     Prepared,
@@ -40,6 +41,17 @@ def test_the_same_question_has_the_same_answer_and_changes_nothing() -> None:
     first, second = step(state, Pause(5)), step(state, Pause(5))
     assert (first, hash(state)) == (second, before)
     assert isinstance(first, Accepted)
+
+
+@pytest.mark.rule("STEP-001")
+def test_even_a_state_that_contradicts_itself_gets_an_answer() -> None:
+    running = flow().deployed().event("m1").run_to("preparing")
+    state, session = running.state, running.state.session
+    end = EndRun(0, running.run.id, "failed:logic")
+    closed = Rejected("session_unknown", "SESS-003", session.id)
+    assert step(state._replace(session=None), end) == closed._replace(detail="")
+    assert step(state._replace(session=session._replace(status="failed")), end) == closed
+    assert step(state._replace(handlers=()), end) == Rejected("handler_unknown", "RUN-004", "file")
 
 
 @pytest.mark.rule("STEP-002")
