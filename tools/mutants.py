@@ -137,22 +137,22 @@ def as_json(mutants: list[Mutant], complete: bool, seconds: float) -> dict[str, 
     }
 
 
-def kernel_digest() -> str:
+def kernel_digest(copy: Path) -> str:
     """Name the kernel that was tested, so that a reader can tell whether the report is of the present one."""
     content = sha256()
-    for path in sorted((ROOT / "kernel").glob("*.py")):
+    for path in sorted((copy / "kernel").glob("*.py")):
         content.update(path.read_bytes())
     return content.hexdigest()[:12]
 
 
-def as_markdown(mutants: list[Mutant], complete: bool, seconds: float) -> str:
+def as_markdown(mutants: list[Mutant], complete: bool, seconds: float, digest: str) -> str:
     lines = [
         "# Mutants of the kernel",
         "",
         f"Score {percent(score(mutants))} of {len(mutants)} mutants in {seconds:.0f} s."
         + ("" if complete else " The time ran out, so the undecided ones are not in the score."),
-        "Code that runs at import (machines, tables, constants) is not mutated. "
-        f"`cat kernel/*.py | sha256sum` begins with `{kernel_digest()}`.",
+        "Code that runs at import (machines, tables, constants) is not mutated.",
+        f"`cat kernel/*.py | sha256sum` began with `{digest}`.",
         "",
         "| module | mutants | noticed | survived | no test | undecided | other | score |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",
@@ -202,6 +202,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="keepkernel-mutants-") as folder:
         copy = Path(folder) / "copy"
         stage(copy, modules, tests)
+        digest = kernel_digest(copy)
         code, complete = run_mutmut(copy, arguments.seconds)
         mutants = read_results(copy) if code == 0 else []
         if not mutants:
@@ -213,7 +214,7 @@ def main() -> int:
     REPORTS.mkdir(exist_ok=True)
     document = json.dumps(as_json(mutants, complete, seconds), indent=2, ensure_ascii=False)
     (REPORTS / "mutants.json").write_text(document + "\n")
-    (REPORTS / "mutants.md").write_text(as_markdown(mutants, complete, seconds))
+    (REPORTS / "mutants.md").write_text(as_markdown(mutants, complete, seconds, digest))
     if arguments.json:
         print(document)
     else:
