@@ -187,7 +187,12 @@ REASONS: Final[dict[str, Reason]] = {
         "an approval pause, and no other, names what is missing",
         "name auth, permission or request",
     ),
-    "nothing_asked": Reason("PERM-003", "caller", "nothing here waits for a grant or an approval", "send the mutation"),
+    "nothing_asked": Reason(
+        "PERM-003",
+        "transient",
+        "nothing here waits for a grant or an approval",
+        "end the run; a fresh one passes",
+    ),
     # -- sessions, workflow, people
     "no_error": Reason("WORK-004", "caller", "no such error stands", "look at the workflow's error"),
     "logic_block": Reason("WORK-004", "caller", "the block came from logic failures", "deploy a fix, or retry"),
