@@ -11,18 +11,16 @@ from typing import Any, Final, NamedTuple
 
 from ..kernel import commands as c
 from ..kernel.boundary import Side, boundary, side
-from ..kernel.events import mark_dirty, publish, reserve, transfer
+from ..kernel.events import publish, reserve, transfer
 from ..kernel.failures import block, count_logic
 from ..kernel.gate import pending_retry
 from ..kernel.ledger import (
     clear_own_error,
     fail_mutation,
-    failed,
     lose_track,
     record_mutation,
     require_author,
     require_landed,
-    topics,
 )
 from ..kernel.people import abandon, block_workflow, preparing, reconnect, reject, resume
 from ..kernel.reasons import Refusal, require
@@ -58,7 +56,6 @@ from ..kernel.types import (
     Phase,
     Publication,
     Reconcile,
-    ResolvedBy,
     Run,
     Session,
     State,
@@ -78,7 +75,9 @@ class Reading(NamedTuple):
     setup: str = "main"
     """A set-up in which it shows."""
     features: tuple[str, ...] = ()
-    """What must be explored for it to show."""
+    """What must be explored, beside the plain course of things, for it to show."""
+    caller: str = "honest"
+    """Whose commands show it; an honest host never comes into some of the situations."""
     needs: tuple[str, ...] = ()
     """Other readings without which it does no harm."""
 
@@ -164,18 +163,6 @@ def taken_at_its_word(state: State, effect: Reconcile, answer: Answer, now: int)
 
 def taken_for_a_refusal(state: State, command: c.LoseTrack) -> Accepted:
     return fail_mutation(state, c.FailMutation(command.now, command.run, "call"))
-
-
-def failed_for_free(state: State, run: Run, record: Mutation, resolved_by: ResolvedBy, now: int) -> Accepted:
-    accepted = failed(state, run, record, resolved_by, now)
-    if run.status == "active":
-        return accepted
-    return altered(
-        accepted,
-        handlers=mark_dirty(state.handlers, topics(run)),
-        backoff_until=state.backoff_until,
-        error=clear_own_error(state, run).error,
-    )
 
 
 def mutate_again(state: State, command: c.RecordMutation) -> Accepted:
@@ -360,6 +347,7 @@ READINGS: Final[dict[str, Reading]] = {
             "A run in a phase before mutated is reset, and its inputs are released, before anybody asks the ledger.",
             (Swap(side, phase_first),),
             "INV-010",
+            features=("crash",),
         ),
         Reading(
             "empty-outcome-retried",
@@ -369,6 +357,7 @@ READINGS: Final[dict[str, Reading]] = {
             (Swap(side, empty_is_after), Swap(retry_of, retry_of_known_outcome)),
             "INV-022",
             "no-mutate",
+            features=("failures",),
         ),
         Reading(
             "indeterminate-forgotten",
@@ -377,6 +366,7 @@ READINGS: Final[dict[str, Reading]] = {
             (Swap(boundary, indeterminate_is_before),),
             "INV-010",
             "no-reconcile",
+            features=("crash",),
         ),
         Reading(
             "left-in-flight",
@@ -384,6 +374,7 @@ READINGS: Final[dict[str, Reading]] = {
             "The end of a run leaves its record as it is, and reconcile looks for needs_reconcile only.",
             (Swap(end_uncertain, left_in_flight),),
             "INV-023",
+            features=("crash",),
         ),
         Reading(
             "last-error-stands",
@@ -391,7 +382,7 @@ READINGS: Final[dict[str, Reading]] = {
             "The workflow has one error text, and the last writer's stands.",
             (Swap(end_uncertain, last_error_stands),),
             "INV-023",
-            features=("probe",),
+            caller="adversary",
         ),
         Reading(
             "reconnect-clears-all",
@@ -415,7 +406,7 @@ READINGS: Final[dict[str, Reading]] = {
             "A run takes the status that is reported, and a logic failure sets maintenance, whatever the ledger says.",
             (Swap(end_uncertain, status_as_reported),),
             "INV-024",
-            features=("probe",),
+            features=("failures",),
         ),
         Reading(
             "anybody-resolves",
@@ -448,7 +439,7 @@ READINGS: Final[dict[str, Reading]] = {
             "A new phase must be later than the present one.",
             (Swap(moved, any_later_phase),),
             "INV-001",
-            features=("probe",),
+            caller="adversary",
         ),
         Reading(
             "commit-from-anywhere",
@@ -456,7 +447,7 @@ READINGS: Final[dict[str, Reading]] = {
             "A commit consumes, stores and ends, with no condition on phase or ledger.",
             (Swap(moved, commit_from_anywhere), Swap(may_commit, commit_with_any_record)),
             "INV-001",
-            features=("probe",),
+            caller="adversary",
         ),
         Reading(
             "late-report-counts",
@@ -488,8 +479,11 @@ READINGS: Final[dict[str, Reading]] = {
             "D17",
             "When the retries are spent, the scheduler gives up, and the pending retry with it.",
             (Swap(block, dropped_when_spent),),
-            "INV-006",
-            features=("failures", "counts"),
+            "INV-025",
+            features=(
+                "failures",
+                "counts",
+            ),
         ),
         Reading(
             "resume-clears-error",
@@ -505,7 +499,7 @@ READINGS: Final[dict[str, Reading]] = {
             "What prepare returns is reserved as it is, and a person may skip a pending event at any time.",
             (Swap(reserve, reserve_unchecked), Swap(preparing, nobody_prepares)),
             "INV-011",
-            features=("skip", "probe"),
+            features=("probe",),
         ),
         Reading(
             "result-from-own-ledger",
@@ -513,6 +507,7 @@ READINGS: Final[dict[str, Reading]] = {
             "A retry takes its result from the ledger record of the run that it retries.",
             (Swap(retry_of, result_from_own_ledger),),
             "INV-025",
+            features=("failures",),
         ),
         Reading(
             "repaired-run-retried",
@@ -535,6 +530,10 @@ READINGS: Final[dict[str, Reading]] = {
             "A session none of whose runs is open is completed.",
             (Swap(finish_session, always_completed),),
             "INV-030",
+            features=(
+                "crash",
+                "budget",
+            ),
         ),
         Reading(
             "no-gate",
@@ -568,20 +567,12 @@ READINGS: Final[dict[str, Reading]] = {
             features=("approval",),
         ),
         Reading(
-            "failed-for-free",
-            "D32",
-            "After a mutation that did not happen the scheduler goes on at once.",
-            (Swap(failed, failed_for_free),),
-            "liveness",
-            features=("counts",),
-        ),
-        Reading(
             "finish-under-a-run",
             "D33",
             "A session can be finished at any time, since nobody decides by it.",
             (Swap(finish_session, finish_under_a_run),),
             "INV-029",
-            features=("probe",),
+            caller="adversary",
         ),
         Reading(
             "any-unresolved-record",
@@ -605,7 +596,7 @@ READINGS: Final[dict[str, Reading]] = {
             "B1",
             "A logic failure after the mutation goes to maintenance, and nobody remembers that it must be retried.",
             (Swap(end_run, forgotten_after_logic_failure),),
-            "INV-006",
+            "INV-025",
             features=("failures",),
         ),
         Reading(
@@ -621,7 +612,7 @@ READINGS: Final[dict[str, Reading]] = {
             "Whether reserved events are given back is decided by the phase of the run that holds them: "
             "a dead run in emitting keeps them, and nobody takes it up.",
             (Swap(pending_retry, dead_is_not_pending),),
-            "INV-006",
+            "INV-005",
             features=("failures",),
         ),
         Reading(
@@ -630,6 +621,7 @@ READINGS: Final[dict[str, Reading]] = {
             "A retry run is created, and the events stay reserved by the run that it retries.",
             (Swap(transfer, transfer_nothing),),
             "INV-006",
+            features=("failures",),
         ),
         Reading(
             "bug-status-alone",
@@ -649,5 +641,6 @@ NOT_MODELLED: Final[dict[str, str]] = {
     "D21": "Reservations are a list of events; an empty list per topic can not be told from none.",
     "D26": "Pausing moves the workflow's status; what is done to a script that runs is done by its host.",
     "D27": "One state is one workflow; that it leaves room for others is a matter between them.",
+    "D32": "A target that never answers is not a fair one, and no invariant counts calls.",
 }
 """Decisions whose other choice this kernel can not be given by exchanging functions, and why."""

@@ -107,7 +107,6 @@ TRACES: dict[str, Trace] = {
     "released-wakes-nobody": (*PREPARED, ends("crashed")),
     "never-abandoned": (*AFTER, Deploy(NOW, "v2", TOPICS, (TELL,)), Abandon(NOW, "r1")),
     "reject-leaves-inputs": (*ASKED, Reject(NOW, digest(TOOL, "{}"))),
-    "failed-for-free": (*UNCERTAIN, FailMutation(LATE, "r1", "reconcile", asked_at=LATE)),
     "finish-under-a-run": (*STARTED, FinishSession(NOW, "s1")),
     "any-unresolved-record": (*SENT, LoseTrack(NOW, "r1"), ApplyMutation(NOW, "r1", "call")),
     "mutate-again": (*SENT, FailMutation(NOW, "r1", "call"), RecordMutation(NOW, "r1", TOOL, "[]", True)),
