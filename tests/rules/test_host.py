@@ -17,6 +17,7 @@ from keepkernel import (
     Emitting,
     EndRun,
     FailMutation,
+    Grant,
     Idle,
     LoseTrack,
     Mutated,
@@ -104,6 +105,16 @@ def test_every_fault_but_the_callers_ends_the_run_with_its_class() -> None:
     assert (wanted.status, wanted.cause, wanted.tool) == ("paused:approval", "request", "")
     for f, end in ((preparing, told(preparing, bad)), (recorded, late), (strange, missing), (asking, wanted)):
         assert f.apply(end).run is None
+
+
+@pytest.mark.rule("HOST-003")
+@pytest.mark.rule("PERM-003")
+def test_a_grant_that_comes_before_the_pause_ends_the_run_as_transient() -> None:
+    recorded = flow().deployed().event("m1").run_to("mutating").do(RecordMutation, "mail.send", "{}", True)
+    asking = told(recorded, recorded.command(SendMutation))
+    granted = recorded.do(Grant, "mail.send")
+    ended = granted.apply(told(granted, asking))
+    assert (ended.retired.run.status, ended.error, ended.events["m1"]) == ("paused:transient", None, "pending")
 
 
 @pytest.mark.rule("HOST-003")
@@ -251,9 +262,8 @@ def test_an_answer_becomes_commands(effect, answer, commands) -> None:
     ],
 )
 def test_an_answer_that_does_not_fit_is_a_bug_of_the_host(effect, answer) -> None:
-    with pytest.raises(
-        TypeError, match=f"{type(answer).__name__} does not answer (a reconcile|{type(effect).__name__})$"
-    ):
+    whom = "a reconcile" if isinstance(effect, Reconcile) else type(effect).__name__
+    with pytest.raises(TypeError, match=f"^{type(answer).__name__} does not answer {whom}$"):
         respond(flow().state, effect, answer, 7)
 
 
