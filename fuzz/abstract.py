@@ -39,7 +39,7 @@ def picture(state: State, setup: Setup) -> State:
         run=run(state.run),
         mutation=record(state.mutation),
         handlers=tuple(handler(h, state, counts) for h in state.handlers),
-        events=events(state.events, ordered=bool(setup.outputs)),
+        events=events(state.events, live, ordered=bool(setup.outputs)),
         next_seq=len(state.events) + 1,
     )
 
@@ -121,16 +121,20 @@ def handler(value: Handler, state: State, counts: bool) -> Handler:
     )
 
 
-def events(values: tuple[Event, ...], ordered: bool) -> tuple[Event, ...]:
+def events(values: tuple[Event, ...], live: str, ordered: bool) -> tuple[Event, ...]:
     """Events in the order of their keys; their order of arrival matters only between two consumers."""
     known = sorted(values)
     rank = sorted(e.seq for e in known)
-    return tuple(event(e.key, rank.index(e.seq) + 1 if ordered else n, e.status) for n, e in enumerate(known, 1))
+    return tuple(
+        event(e.key, rank.index(e.seq) + 1 if ordered else n, e.status, renamed(e.owner, live))
+        for n, e in enumerate(known, 1)
+    )
 
 
 @cache
-def event(key: Key, seq: int, status: EventStatus) -> Event:
-    return Event(key, seq, status, "r1" if status == "reserved" else "", "t", "1", "", ())
+def event(key: Key, seq: int, status: EventStatus, owner: str) -> Event:
+    """An event of which only its place and status matter, and its owner while it has one."""
+    return Event(key, seq, status, owner if status == "reserved" else "", "t", "1", "", ())
 
 
 # --- time --------------------------------------------------------------------------------------------
@@ -181,7 +185,7 @@ def exchanged(state: State, order: tuple[Key, ...]) -> State:
     was = state.error
     return state._replace(
         events=tuple(
-            event(names.get(e.key, e.key), n, e.status)
+            event(names.get(e.key, e.key), n, e.status, e.owner)
             for n, e in enumerate(sorted(state.events, key=lambda e: names.get(e.key, e.key)), 1)
         ),
         run=None if state.run is None else state.run._replace(reserved=keys(state.run.reserved)),

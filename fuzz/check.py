@@ -114,6 +114,23 @@ def explore(
     return judged(model, graph, reading, examples, changed=bool(swaps))
 
 
+def explore_reading(name: str, *, max_states: int = 0, report: Callable[[Progress], None] | None = None) -> Result:
+    """The shortest way in which a reading breaks, in the set-up in which it shows best."""
+    reading = READINGS[name]
+    chosen = setup(reading.setup, features=frozenset(reading.features))
+    return explore(
+        chosen, caller=reading.caller, reading=name, max_states=max_states, stop_at_first=True, report=report
+    )  # fmt: skip
+
+
+def shortest(result: Result) -> Counterexample:
+    """The first counterexample; of those that one step breaks together, the one that its reading names."""
+    first = result.counterexamples[0]
+    named = READINGS[result.reading].breaks if result.reading in READINGS else ""
+    together = (e for e in result.counterexamples if e.length == first.length and e.violation.invariant == named)
+    return next(together, first)
+
+
 def judged(
     model: Model, graph: Graph[int], reading: str, examples: tuple[Counterexample, ...], changed: bool
 ) -> Result:

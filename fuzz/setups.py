@@ -30,13 +30,14 @@ FEATURES: Final[dict[str, str]] = {
     "wake": "prepare asks to be woken",
     "budget": "a session has a limit of runs",
     "republish": "known event ids are published again",
+    "redeploy": "a version without the first handler is deployed, and the whole again",
     "manual": "maintenance and blocks by hand, run now, retry",
     "probe": "commands that come at the wrong time, for runs that are over, or twice",
 }
 """What a search may explore beside the plain course of things."""
 
 ALL: Final = frozenset(FEATURES)
-BOOKKEEPING: Final = frozenset({"counts", "budget", "manual", "permission"})
+BOOKKEEPING: Final = frozenset({"counts", "budget", "manual", "permission", "redeploy"})
 """What multiplies every space and touches little: explored in a set-up of its own."""
 CORE: Final = ALL - BOOKKEEPING
 
@@ -70,6 +71,10 @@ class Setup(NamedTuple):
 
     def deploy(self, now: int) -> Deploy:
         return Deploy(now, "v1", self.topics, self.handlers)
+
+    def deploy_less(self, now: int) -> Deploy:
+        """A version without the first handler."""
+        return Deploy(now, "v1", self.topics, self.handlers[1:])
 
     def initial(self, now: int) -> State:
         """Deployed and active, with the tool granted and, without a producer, all inputs pending."""

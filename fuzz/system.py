@@ -249,8 +249,10 @@ class Model:
         return hand == IDLE and not outside.current and not outside.strays and self._rests(state, outside.declined)
 
     def _rests(self, state: State, declined: bool) -> bool:
-        """All is done, or left by a script's own will, and the scheduler has nothing to do but wait."""
-        if state.run is not None or not (declined or all(e.status in ("consumed", "skipped") for e in state.events)):
+        """All is done that has a consumer, or left by a script's own will, and the scheduler can only wait."""
+        topics = {topic for h in state.handlers for topic in h.declared.subscribes}
+        todo = any(e.status in ("pending", "reserved") and e.key.topic in topics for e in state.events)
+        if state.run is not None or (todo and not declined):
             return False
         plan = schedule.schedule(state, NOW, FRESH_RUN)
         return isinstance(plan, schedule.Wait | schedule.Idle) and plan.reason == "nothing_due"
@@ -686,12 +688,16 @@ class Model:
             yield from person("deploys a repair", command=self.setup.deploy(NOW), calm=True)
         yield from person("resumes", command=c.Resume(NOW), calm=True)
         if state.run is not None or has("probe"):
-            yield from person("abandons the retry", command=c.Abandon(NOW, run))
+            removed = state.run is not None and all(h.declared.name != state.run.handler for h in state.handlers)
+            yield from person("abandons the retry", command=c.Abandon(NOW, run), calm=removed)
         if has("pause"):
             yield from person("pauses", command=c.Pause(NOW))
         if has("skip"):
             for event in state.events:
                 yield from person(f"skips {event.key.id}", command=c.SkipEvent(NOW, event.key))
+        if has("redeploy"):
+            yield from person("deploys less", command=self.setup.deploy_less(NOW))
+            yield from person("deploys everything", command=self.setup.deploy(NOW))
         if has("manual"):
             yield from self._by_hand(number, state, run)
         if has("republish"):

@@ -868,6 +868,26 @@ def logic_means_maintenance(step: Step) -> Rows:
 
 @invariant(
     ON_STEPS,
+    "INV-037",
+    "FAIL-006",
+    "a mutation found not to have happened costs its handler one transient failure, when its run leaves",
+    sometimes=lambda s: isinstance(s.command, c.DidntHappen) and isinstance(s.outcome, Accepted),
+)
+def not_happening_costs(step: Step) -> Rows:
+    run, record = gone(step), last_record(step)
+    if run is None or record is None or record.status != "failed":
+        return
+    if record.resolved_by not in ("inline", "reconcile", "user_assert_failed"):
+        return
+    before, after = rows_by_name(step.before).get(run.handler), rows_by_name(step.after).get(run.handler)
+    if before is not None and after is not None and before.declared.kind == run.kind:
+        cost = after.transient_failures - before.transient_failures
+        if cost != 1:
+            yield f"run {run.id}: the mutation did not happen, and handler {run.handler} is charged {cost} times"
+
+
+@invariant(
+    ON_STEPS,
     "INV-034",
     "STEP-002",
     "a rejected command changes nothing, and an accepted one changes what it says and nothing else",

@@ -7,20 +7,22 @@ that the consolidation document reports of its time are readings as well.
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from ..kernel import commands as c
 from ..kernel.boundary import Side, boundary, side
-from ..kernel.events import publish, reserve, transfer
+from ..kernel.events import mark_dirty, publish, reserve, transfer
 from ..kernel.failures import block, count_logic
 from ..kernel.gate import pending_retry
 from ..kernel.ledger import (
     clear_own_error,
     fail_mutation,
+    failed,
     lose_track,
     record_mutation,
     require_author,
     require_landed,
+    topics,
 )
 from ..kernel.people import abandon, block_workflow, preparing, reconnect, reject, resume
 from ..kernel.reasons import Refusal, require
@@ -56,6 +58,7 @@ from ..kernel.types import (
     Phase,
     Publication,
     Reconcile,
+    ResolvedBy,
     Run,
     Session,
     State,
@@ -71,12 +74,12 @@ class Reading(NamedTuple):
     """What the text says, or what the runtime of its time did."""
     swaps: tuple[Swap, ...]
     breaks: str
-    """The invariant that fails first, or `liveness`."""
-    setup: str = "main"
+    """The invariant that fails first; LIVE-002 when it does no harm but never ends."""
+    setup: str = "consumer"
     """A set-up in which it shows."""
     features: tuple[str, ...] = ()
     """What must be explored, beside the plain course of things, for it to show."""
-    caller: str = "honest"
+    caller: Literal["honest", "adversary"] = "honest"
     """Whose commands show it; an honest host never comes into some of the situations."""
     needs: tuple[str, ...] = ()
     """Other readings without which it does no harm."""
@@ -163,6 +166,13 @@ def taken_at_its_word(state: State, effect: Reconcile, answer: Answer, now: int)
 
 def taken_for_a_refusal(state: State, command: c.LoseTrack) -> Accepted:
     return fail_mutation(state, c.FailMutation(command.now, command.run, "call"))
+
+
+def failed_for_free(state: State, run: Run, record: Mutation, resolved_by: ResolvedBy, now: int) -> Accepted:
+    accepted = failed(state, run, record, resolved_by, now)
+    if run.status == "active":
+        return accepted
+    return altered(accepted, handlers=mark_dirty(state.handlers, topics(run)), backoff_until=state.backoff_until)
 
 
 def mutate_again(state: State, command: c.RecordMutation) -> Accepted:
@@ -555,16 +565,23 @@ READINGS: Final[dict[str, Reading]] = {
             "D30",
             "A pending retry goes first until it commits.",
             (Swap(abandon, never_abandoned),),
-            "liveness",
-            features=("manual",),
+            "LIVE-002",
+            features=("failures", "redeploy"),
         ),
         Reading(
             "reject-leaves-inputs",
             "D31",
             "A refused approval ends the wait; its inputs stay as they are.",
             (Swap(reject, reject_leaves_inputs),),
-            "liveness",
+            "LIVE-002",
             features=("approval",),
+        ),
+        Reading(
+            "failed-for-free",
+            "D32",
+            "After a mutation that did not happen the scheduler goes on at once.",
+            (Swap(failed, failed_for_free),),
+            "INV-037",
         ),
         Reading(
             "finish-under-a-run",
@@ -641,6 +658,5 @@ NOT_MODELLED: Final[dict[str, str]] = {
     "D21": "Reservations are a list of events; an empty list per topic can not be told from none.",
     "D26": "Pausing moves the workflow's status; what is done to a script that runs is done by its host.",
     "D27": "One state is one workflow; that it leaves room for others is a matter between them.",
-    "D32": "A target that never answers is not a fair one, and no invariant counts calls.",
 }
 """Decisions whose other choice this kernel can not be given by exchanging functions, and why."""

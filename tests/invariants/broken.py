@@ -491,4 +491,11 @@ CASES = (
         lands=False,
         witness=MUTATED,
     ),
+    Case(
+        pytest.mark.rule("INV-037", "FAIL-006"),
+        readings.READINGS["failed-for-free"].swaps,
+        (*UNCERTAIN, FailMutation(LATE, "r1", "reconcile", asked_at=LATE)),
+        "run r1: the mutation did not happen, and handler file is charged 0 times",
+        witness=(*INDETERMINATE, DidntHappen(LATE, "r1")),
+    ),
 )

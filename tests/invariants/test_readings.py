@@ -107,6 +107,7 @@ TRACES: dict[str, Trace] = {
     "released-wakes-nobody": (*PREPARED, ends("crashed")),
     "never-abandoned": (*AFTER, Deploy(NOW, "v2", TOPICS, (TELL,)), Abandon(NOW, "r1")),
     "reject-leaves-inputs": (*ASKED, Reject(NOW, digest(TOOL, "{}"))),
+    "failed-for-free": (*UNCERTAIN, FailMutation(LATE, "r1", "reconcile", asked_at=LATE)),
     "finish-under-a-run": (*STARTED, FinishSession(NOW, "s1")),
     "any-unresolved-record": (*SENT, LoseTrack(NOW, "r1"), ApplyMutation(NOW, "r1", "call")),
     "mutate-again": (*SENT, FailMutation(NOW, "r1", "call"), RecordMutation(NOW, "r1", TOOL, "[]", True)),
@@ -134,7 +135,7 @@ def test_the_reading_breaks_what_it_says(reading: Reading) -> None:
     assert [v for found in true.broken for v in found] == []
     assert [v for found in variant.broken[:-1] for v in found] == []
     assert true.steps[-1] != variant.steps[-1]
-    if reading.breaks == "liveness":
+    if reading.breaks == "LIVE-002":
         assert variant.broken[-1] == ()
     else:
         assert reading.breaks in {v.invariant for v in variant.broken[-1]}
@@ -163,7 +164,7 @@ def test_bugs_are_the_five_of_the_report() -> None:
 
 def test_what_breaks_and_what_is_needed_exists() -> None:
     for reading in READINGS.values():
-        assert reading.breaks in {*INVARIANTS, "liveness"}
+        assert reading.breaks in {*INVARIANTS, "LIVE-002"}
         assert set(reading.needs) <= READINGS.keys() - {reading.name}
 
 

@@ -1,0 +1,152 @@
+"""What the kernel's surroundings must offer: a store, handlers, connectors. Shapes only; no decision lives here.
+
+A store keeps each workflow's live state with a version, its events, and its history. A host loads a state with the
+events that a command names, asks `step`, and commits the change against the version that it loaded. Of two hosts
+exactly one wins; a host whose lease was taken over can not commit at all.
+"""
+
+from typing import NamedTuple, Protocol
+
+from .commands import Command
+from .policy import Policy
+from .respond import Answer
+from .types import Accepted, CallHandler, Event, Key, Mutation, Reconcile, Retired, Run, Send, Session, State
+
+
+class Loaded(NamedTuple):
+    """A workflow as a store holds it, with the window of events that a command needs (STEP-003)."""
+
+    state: State
+    version: int
+
+
+class Lease(NamedTuple):
+    """The right of one host to drive one workflow; whoever takes it over gets a higher token (HOST-008)."""
+
+    workflow: str
+    host: str
+    token: int
+    expires_at: int
+
+
+class Change(NamedTuple):
+    """One accepted transition, as a store writes it: all of it, or nothing."""
+
+    id: str
+    """Names this transition, so that a commit whose answer was lost is recognised when it is tried again."""
+    workflow: str
+    base: int
+    """The version that it was computed on."""
+    command: Command
+    rules: tuple[str, ...]
+    head: State
+    """The new state without its events."""
+    events: tuple[Event, ...]
+    """The events that are new or changed, as they are now."""
+    retired: Retired
+    """Rows that went into history."""
+
+
+class Transition(NamedTuple):
+    """One line of a workflow's journal."""
+
+    version: int
+    at: int
+    command: Command
+    rules: tuple[str, ...]
+
+
+class StoreError(Exception):
+    """A store can not do what was asked; the message says why and what to do about it."""
+
+
+class Conflict(StoreError):
+    """The workflow has moved on since it was loaded: load it again and ask again."""
+
+
+class LeaseLost(StoreError):
+    """Another host drives the workflow now: stop at once."""
+
+
+class UnknownWorkflow(StoreError):
+    """The store holds no workflow of this name."""
+
+
+def change_of(change_id: str, loaded: Loaded, command: Command, accepted: Accepted) -> Change:
+    """What a store must write for an accepted command (HOST-001)."""
+    before = {event.key: event for event in loaded.state.events}
+    changed = tuple(event for event in accepted.state.events if before.get(event.key) != event)
+    head = accepted.state._replace(events=())
+    return Change(
+        change_id, head.workflow, loaded.version, command, accepted.rules, head, changed, accepted.retired
+    )  # fmt: skip
+
+
+class Store(Protocol):
+    """Durable workflows."""
+
+    def now(self) -> int:
+        """The one clock of all hosts, in milliseconds; it never goes back (HOST-004)."""
+
+    def create(self, workflow: str, policy: Policy) -> bool:
+        """Make a draft; False when the workflow is there already."""
+
+    def workflows(self, after: str = "", limit: int = 100) -> tuple[str, ...]:
+        """Names in order, a page at a time."""
+
+    def load(self, workflow: str, command: Command | None = None) -> Loaded:
+        """The live state with its version and the window of events for this command."""
+
+    def commit(self, change: Change, lease: Lease | None = None) -> int:
+        """Write a change durably and give the new version; Conflict when its base is not the current version.
+
+        With a lease, LeaseLost when another host has taken it over. A change that is there already, by its id, is
+        not written again.
+        """
+
+    def lease(self, workflow: str, host: str, ttl_ms: int) -> Lease | None:
+        """Take or renew the right to drive a workflow; None while another host holds it."""
+
+    def release(self, lease: Lease) -> None:
+        """Give the right back, if it is still held."""
+
+    def peek(self, workflow: str, topic: str, limit: int, after_seq: int = 0) -> tuple[Event, ...]:
+        """Pending events of a topic in order of publication, a page at a time."""
+
+    def get(self, workflow: str, key: Key) -> Event | None:
+        """One event, whatever its status."""
+
+    def events(self, workflow: str, after_seq: int = 0, limit: int = 100) -> tuple[Event, ...]:
+        """All events in order of publication, a page at a time."""
+
+    def runs(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[tuple[int, Run], ...]:
+        """Finished runs with the version at which each went into history, in that order, a page at a time."""
+
+    def mutations(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[tuple[int, Mutation], ...]:
+        """Finished ledger records, likewise."""
+
+    def sessions(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[tuple[int, Session], ...]:
+        """Closed sessions, likewise."""
+
+    def transitions(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[Transition, ...]:
+        """The journal, in order, a page at a time."""
+
+    def close(self) -> None:
+        """Leave everything in order; a store that was not closed says so at the next open."""
+
+
+class Handlers(Protocol):
+    """Runs a workflow's functions: the sandbox, or plain functions in tests."""
+
+    def call(self, state: State, effect: CallHandler) -> Answer:
+        """Run one function to its end. It never raises for what a script does; that is `Failed`."""
+
+
+class Connectors(Protocol):
+    """The ways out."""
+
+    def send(self, effect: Send) -> Answer:
+        """Make the call, once: Happened, Failed when the target refused it or it was never sent, else Unknown."""
+
+    def reconcile(self, effect: Reconcile) -> Answer:
+        """Ask whether it happened: Happened, DidNotHappen, AskAgain or NoMethod."""
