@@ -141,9 +141,9 @@ def _search(
     level_end = len(graph.states)
     while node < len(graph.states):
         if node == level_end:
-            if max_depth and graph.depth + 1 >= max_depth:
-                return
             graph.depth += 1
+            if graph.depth == max_depth:
+                return
             level_end = len(graph.states)
         if stop_at_first and graph.found:
             return
