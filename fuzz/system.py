@@ -248,11 +248,11 @@ class Model:
         state, hand, outside = self.parts(code)
         return hand == IDLE and not outside.current and not outside.strays and self._rests(state, outside.declined)
 
-    def _rests(self, state: State, declined: bool) -> bool:
-        """All is done that has a consumer, or left by a script's own will, and the scheduler can only wait."""
-        topics = {topic for h in state.handlers for topic in h.declared.subscribes}
-        todo = any(e.status in ("pending", "reserved") and e.key.topic in topics for e in state.events)
-        if state.run is not None or (todo and not declined):
+    def _rests(self, state: State, declined: tuple[str, ...]) -> bool:
+        """All is done that has a consumer, or left by its script's own will, and the scheduler can only wait."""
+        willing = [h.declared.subscribes for h in state.handlers if h.declared.name not in declined]
+        topics = {topic for subscribes in willing for topic in subscribes}
+        if state.run is not None or any(e.status == "pending" and e.key.topic in topics for e in state.events):
             return False
         plan = schedule.schedule(state, NOW, FRESH_RUN)
         return isinstance(plan, schedule.Wait | schedule.Idle) and plan.reason == "nothing_due"
@@ -321,21 +321,20 @@ class Model:
         return known
 
     def _acted(self, value: World, act: str, held: int) -> World:
-        match act:
-            case "":
+        match act.split():
+            case []:
                 return value
-            case "deny":
+            case ["deny"]:
                 return world.denied(value, held)
-            case "assert":
+            case ["assert"]:
                 return world.asserted(value, held)
-            case "decline":
-                return value._replace(declined=True)
-            case "look":
-                return value._replace(declined=False)
-            case "expire":  # A host that stalls checks the clock before it sends.
+            case [("look" | "decline") as what, name]:
+                others = tuple(n for n in value.declined if n != name)
+                return value._replace(declined=others if what == "look" else tuple(sorted((*others, name))))
+            case ["expire"]:  # A host that stalls checks the clock before it sends.
                 return value._replace(current="lost") if value.current == "stalled" else value
-            case "stalled" | "air" | "landed" | "lost" | "void":
-                return world.called(value, act, held)
+            case [("stalled" | "air" | "landed" | "lost" | "void") as call]:
+                return world.called(value, call, held)
         raise ValueError(act)
 
     def _stray_moves(self, outside: int, done: int) -> tuple[tuple[int, int], ...]:
@@ -520,7 +519,8 @@ class Model:
             queue = respond.respond(state, effect, answer, NOW)
             act = ""
             if isinstance(answer, respond.Pinned):
-                act = "look" if calm or answer.reservations or answer.wake_at else "decline"
+                willing = calm or answer.reservations or answer.wake_at
+                act = f"{'look' if willing else 'decline'} {run.handler}"
             yield from self._say(f"{function} of {run.handler} {text}", number, queue, act=act, calm=calm)
 
     def _answers(self, state: State, function: str) -> Iterator[tuple[str, respond.Answer, bool]]:

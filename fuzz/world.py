@@ -29,8 +29,8 @@ class World(NamedTuple):
     asserted: int = 0
     current: Call = ""
     strays: tuple[Stray, ...] = ()
-    declined: bool = False
-    """The last prepare left everything that was pending, and asked for no other look."""
+    declined: tuple[str, ...] = ()
+    """Consumers whose last prepare left everything that was pending, and asked for no other look."""
 
 
 def land(world: World, mask: int) -> World:
