@@ -70,6 +70,8 @@ class Result(NamedTuple):
     """The invariants that should have been put to the test, and were not."""
     unreached: dict[str, tuple[str, ...]]
     """Table edges, rules and reasons that the search never came to."""
+    complete: bool
+    """Every reachable state was seen."""
 
     def assert_holds(self) -> "Result":
         """For tests: fail with the counterexample unless everything holds."""
@@ -81,9 +83,15 @@ class Result(NamedTuple):
 
     @property
     def invariants(self) -> dict[str, str]:
+        """What is decided: what is broken and, when every state was seen, what holds. Liveness is asked last."""
         broken = {example.violation.invariant for example in self.counterexamples}
-        names = [*INVARIANTS, *(v.invariant for v in LIVENESS.values() if self.caller == "honest")]
-        return {name: "violated" if name in broken else "holds" for name in names}
+        decided = set(broken)
+        if self.complete:
+            decided |= INVARIANTS.keys()
+            live = {violation.invariant for violation in LIVENESS.values()}
+            if self.caller == "honest" and broken <= live:
+                decided |= live
+        return {name: "violated" if name in broken else "holds" for name in sorted(decided)}
 
 
 def explore(
@@ -135,7 +143,7 @@ def judged(
     model: Model, graph: Graph[int], reading: str, examples: tuple[Counterexample, ...], changed: bool
 ) -> Result:
     chosen = model.setup
-    standard = not changed and chosen.features == SETUPS[chosen.name].features
+    standard = not changed and chosen.name in SETUPS and chosen.features == SETUPS[chosen.name].features
     expected = EXPECTED.get((chosen.name, model.caller), {})
     missing = tuple(sorted(INVARIANTS.keys() - model.witnessed - expected.keys())) if standard else ()
     verdict: Verdict = "holds"
@@ -148,7 +156,7 @@ def judged(
         verdict, why = "violated", f"vacuous: never put to the test: {', '.join(missing)}"
     return Result(
         chosen, model.caller, reading, verdict, why, len(graph.states), graph.transitions, graph.depth,
-        graph.seconds, examples, tuple(sorted(model.witnessed)), missing, unreached(model),
+        graph.seconds, examples, tuple(sorted(model.witnessed)), missing, unreached(model), graph.complete,
     )  # fmt: skip
 
 
