@@ -68,6 +68,10 @@ class LeaseLost(StoreError):
     """Another host drives the workflow now: stop at once."""
 
 
+class Disconnected(StoreError):
+    """The connection broke during a commit, and it is not known whether it was done: commit the same change again."""
+
+
 class UnknownWorkflow(StoreError):
     """The store holds no workflow of this name."""
 

@@ -1,0 +1,160 @@
+"""A store in memory: for tests, for simulations, and as the shortest account of what a store does."""
+
+import time
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import islice
+
+from ..kernel.commands import Command
+from ..kernel.policy import Policy
+from ..kernel.ports import Change, Conflict, Lease, LeaseLost, Loaded, Transition, UnknownWorkflow
+from ..kernel.types import Event, Key, Mutation, Run, Session, State, new_workflow
+from ..kernel.window import named
+from .points import Reach, pass_by
+
+
+class Rows:
+    """One workflow: its head, its events, its history."""
+
+    def __init__(self, head: State) -> None:
+        self.head = head
+        self.version = 0
+        self.last_change = ""
+        self.events: dict[Key, Event] = {}
+        self.by_seq: list[Key] = []
+        self.pending: dict[str, list[tuple[int, Key]]] = {}
+        """Per topic a heap of what was pending once; what no longer is, is dropped when it comes to the top."""
+        self.reserved: dict[Key, None] = {}
+        self.runs: list[tuple[int, Run]] = []
+        self.mutations: list[tuple[int, Mutation]] = []
+        self.sessions: list[tuple[int, Session]] = []
+        self.transitions: list[Transition] = []
+        self.lease = Lease("", "", 0, 0)
+
+    def put(self, event: Event) -> None:
+        if event.key not in self.events:
+            self.by_seq.append(event.key)
+        self.events[event.key] = event
+        self.reserved.pop(event.key, None)
+        if event.status == "pending":
+            heappush(self.pending.setdefault(event.key.topic, []), (event.seq, event.key))
+        elif event.status == "reserved":
+            self.reserved[event.key] = None
+
+    def oldest(self, topic: str) -> Event | None:
+        heap = self.pending.get(topic, [])
+        while heap and self.events[heap[0][1]].status != "pending":
+            heappop(heap)
+        return self.events[heap[0][1]] if heap else None
+
+    def window(self, command: Command | None) -> tuple[Event, ...]:
+        keys = dict(self.reserved)
+        for topic in self.pending:
+            first = self.oldest(topic)
+            if first is not None:
+                keys[first.key] = None
+        if command is not None:
+            keys |= dict.fromkeys(key for key in named(self.head, command) if key in self.events)
+        return tuple(sorted((self.events[key] for key in keys), key=lambda event: event.seq))
+
+    def apply(self, change: Change) -> None:
+        self.version += 1
+        self.head = change.head
+        self.last_change = change.id
+        for event in change.events:
+            self.put(event)
+        self.transitions.append(Transition(self.version, change.command.now, change.command, change.rules))
+        run, mutation, session = change.retired
+        self.runs += [(self.version, run)] if run is not None else []
+        self.mutations += [(self.version, mutation)] if mutation is not None else []
+        self.sessions += [(self.version, session)] if session is not None else []
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class MemoryStore:
+    """Everything in one process, gone at its end; `reach` is told before and after each commit."""
+
+    def __init__(self, clock: Callable[[], int] = wall_clock_ms, reach: Reach = pass_by) -> None:
+        self._rows: dict[str, Rows] = {}
+        self._clock = clock
+        self._latest = 0
+        self._reach = reach
+
+    def now(self) -> int:
+        self._latest = max(self._latest, self._clock())
+        return self._latest
+
+    def create(self, workflow: str, policy: Policy) -> bool:
+        if workflow in self._rows:
+            return False
+        self._rows[workflow] = Rows(new_workflow(workflow, policy))
+        return True
+
+    def workflows(self, after: str = "", limit: int = 100) -> tuple[str, ...]:
+        return tuple(sorted(name for name in self._rows if name > after)[:limit])
+
+    def load(self, workflow: str, command: Command | None = None) -> Loaded:
+        rows = self._of(workflow)
+        return Loaded(rows.head._replace(events=rows.window(command)), rows.version)
+
+    def commit(self, change: Change, lease: Lease | None = None) -> int:
+        rows = self._of(change.workflow)
+        if rows.last_change == change.id and rows.version == change.base + 1:
+            return rows.version
+        if lease is not None and lease.token != rows.lease.token:
+            raise LeaseLost(f"host {rows.lease.host} drives {change.workflow} now; stop this one")
+        if rows.version != change.base:
+            raise Conflict(f"{change.workflow} is at version {rows.version}, not {change.base}; load it again")
+        self._reach("commit: before")
+        rows.apply(change)
+        self._reach("commit: after")
+        return rows.version
+
+    def lease(self, workflow: str, host: str, ttl_ms: int) -> Lease | None:
+        rows, now = self._of(workflow), self.now()
+        held = rows.lease
+        if held.host not in ("", host) and now < held.expires_at:
+            return None
+        token = held.token if held.host == host and now < held.expires_at else held.token + 1
+        rows.lease = Lease(workflow, host, token, now + ttl_ms)
+        return rows.lease
+
+    def release(self, lease: Lease) -> None:
+        rows = self._of(lease.workflow)
+        if rows.lease.token == lease.token:
+            rows.lease = rows.lease._replace(host="", expires_at=0)
+
+    def peek(self, workflow: str, topic: str, limit: int, after_seq: int = 0) -> tuple[Event, ...]:
+        rows = self._of(workflow)
+        found = (rows.events[key] for key in rows.by_seq if key.topic == topic)
+        return tuple(islice((e for e in found if e.status == "pending" and e.seq > after_seq), limit))
+
+    def get(self, workflow: str, key: Key) -> Event | None:
+        return self._of(workflow).events.get(key)
+
+    def events(self, workflow: str, after_seq: int = 0, limit: int = 100) -> tuple[Event, ...]:
+        rows = self._of(workflow)
+        return tuple(rows.events[key] for key in rows.by_seq[after_seq : after_seq + limit])
+
+    def runs(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[tuple[int, Run], ...]:
+        return tuple(row for row in self._of(workflow).runs if row[0] > after)[:limit]
+
+    def mutations(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[tuple[int, Mutation], ...]:
+        return tuple(row for row in self._of(workflow).mutations if row[0] > after)[:limit]
+
+    def sessions(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[tuple[int, Session], ...]:
+        return tuple(row for row in self._of(workflow).sessions if row[0] > after)[:limit]
+
+    def transitions(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[Transition, ...]:
+        return tuple(self._of(workflow).transitions[after : after + limit])
+
+    def close(self) -> None:
+        """Nothing to leave in order."""
+
+    def _of(self, workflow: str) -> Rows:
+        if workflow not in self._rows:
+            raise UnknownWorkflow(f"no workflow is called {workflow}; create it, or look at the list")
+        return self._rows[workflow]
