@@ -1,4 +1,7 @@
-"""The fixed walks that the tests of this folder share: the same commands and states in every run."""
+"""The fixed walks that the tests of this folder share: the same commands and states in every run.
+
+They are made once, so a test asks `step` again for what it judges; mutation testing then knows that it does.
+"""
 
 from random import Random
 
