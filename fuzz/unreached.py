@@ -9,7 +9,7 @@ NO_PAUSE: Final = "nobody pauses here"
 
 WITHOUT_RECORD: Final = (
     "INV-003", "INV-006", "INV-007", "INV-009", "INV-010", "INV-015", "INV-016", "INV-017", "INV-018", "INV-020",
-    "INV-021", "INV-022", "INV-023", "INV-024", "INV-025", "INV-027", "INV-032", "INV-035", "INV-036",
+    "INV-021", "INV-022", "INV-023", "INV-024", "INV-025", "INV-027", "INV-032", "INV-035", "INV-036", "INV-037",
 )  # fmt: skip
 
 EXPECTED: Final[dict[tuple[str, str], dict[str, str]]] = {
