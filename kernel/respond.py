@@ -140,7 +140,7 @@ def respond(
         case CallHandler(run, _, _, "producer"), Finished():
             return (CommitProducer(now, run, *answer),)
         case Send(run), Happened():
-            return (ApplyMutation(now, run, "call", answer.result),)
+            return (ApplyMutation(now, run, "call", fitting(state, answer.result)),)
         case Send(run), Failed():
             return (FailMutation(now, run, "call"), ended(now, run, answer))
         case Send(run), Unknown():
@@ -148,6 +148,11 @@ def respond(
         case Reconcile(run), _:
             return reconciled(state, effect, answer, now)
     raise TypeError(f"{type(answer).__name__} does not answer {type(effect).__name__}")
+
+
+def fitting(state: State, result: str) -> str:
+    """A result that is too large is left out: that the change was made must be told in any case (MUT-010)."""
+    return result if len(result) <= state.policy.json_max_chars else "null"
 
 
 def ended(now: int, run: str, failed: Failed) -> EndRun:
@@ -163,7 +168,7 @@ def reconciled(state: State, effect: Reconcile, answer: Answer, now: int) -> tup
     stop = (EndRun(now, run, "paused:reconciliation", UNCERTAIN),) if by == "inline" else ()
     match answer:
         case Happened(result):
-            return (ApplyMutation(now, run, by, result),)
+            return (ApplyMutation(now, run, by, fitting(state, result)),)
         case DidNotHappen(voided) if voided or effect.asked_at >= may_land_until:
             failed = FailMutation(now, run, by, voided, effect.asked_at)
             end = (EndRun(now, run, "paused:transient", "the mutation did not happen"),) if by == "inline" else ()

@@ -251,6 +251,18 @@ def test_an_answer_becomes_commands(effect, answer, commands) -> None:
 
 
 @pytest.mark.rule("HOST-010")
+@pytest.mark.rule("MUT-010")
+def test_a_result_that_is_too_large_is_left_out_and_the_change_is_told() -> None:
+    state = flow().deployed().event("m1").run_to("in_flight").state
+    state = state._replace(policy=state.policy._replace(json_max_chars=4))
+    asked = Reconcile("r", TOOL, "{}", "w/r", "reconcile", 5)
+    for effect in (SENT, asked):
+        for result, told in (("1234", "1234"), ("12345", "null")):
+            (command,) = respond(state, effect, Happened(result), 7)
+            assert (type(command), command.result) == (ApplyMutation, told)
+
+
+@pytest.mark.rule("HOST-010")
 @pytest.mark.parametrize(
     ("effect", "answer"),
     [
