@@ -1,6 +1,7 @@
 """Canonical texts by example; tests/documents shows the same for any value."""
 
 import json
+import math
 
 import pytest
 from flow import flow, mail
@@ -132,7 +133,9 @@ def test_an_effect_of_another_name_is_an_error() -> None:
 
 
 @pytest.mark.rule("CODEC-003")
-@pytest.mark.parametrize("value", [StartSession(0, "\ud800"), StartSession(0, "\ud83c\udf88"), Pause(10**5_000)])
+@pytest.mark.parametrize(
+    "value", [StartSession(0, "\ud800"), StartSession(0, "\ud83c\udf88"), Pause(10**5_000), Pause(math.nan)]
+)
 def test_a_value_without_a_canonical_text_is_not_written(value) -> None:
     with pytest.raises(EncodeError, match=f"^{type(value).__name__} has no canonical text: "):
         encode(value)

@@ -38,12 +38,13 @@ def test_the_wait_doubles_up_to_its_limit() -> None:
     assert [backoff_ms(n, 10, 600) for n in (-1, 0, 1, 2, 3, 6, 7, 8, 10**6)] == [0, 0, 10, 20, 40, 320, 600, 600, 600]
     assert backoff_ms(1, 10, 5) == 5
     assert backoff_ms(2, 10, 20) == backoff_ms(3, 10, 20) == 20
-    assert backoff_ms(5, 0, 600) == 0
+    assert [backoff_ms(n, 1, 600) for n in (1, 2, 3)] == [1, 2, 4]
 
 
 @pytest.mark.rule("POLICY-002")
 def test_a_huge_count_costs_nothing() -> None:
     assert backoff_ms(10**30, 10, 600) == 600
+    assert backoff_ms(10**30, 0, 600) == 0
 
 
 @pytest.mark.rule("POLICY-003")

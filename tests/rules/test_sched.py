@@ -190,6 +190,14 @@ def test_a_producer_is_due_when_its_time_is_set_and_has_come() -> None:
 
 
 @pytest.mark.rule("SCHED-004")
+def test_the_earliest_wake_time_is_a_wake_time() -> None:
+    asleep = flow(wake_min_ms=1).at(0).deployed(FILE).run_to("preparing").do(Prepared, wake_at=1).run_to("committed")
+    asleep = asleep.do(FinishSession, "id1")
+    assert is_next(asleep, Wait(1, "nothing_due"))
+    assert is_next(asleep.at(1), StartSession(1, "new"))
+
+
+@pytest.mark.rule("SCHED-004")
 def test_time_zero_is_a_time_like_any_other_for_producers() -> None:
     zero = flow().at(0).deployed(POLL)
     assert is_next(zero, StartSession(0, "new"))
