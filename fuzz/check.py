@@ -44,6 +44,8 @@ class Counterexample(NamedTuple):
     moments: tuple[Moment, ...]
     loop: int = -1
     """For liveness: after how many steps the loop begins; -1 when there is none."""
+    by_step: bool = False
+    """The last step itself breaks the invariant; its moment holds the state as the kernel gave it."""
 
     @property
     def length(self) -> int:
@@ -180,9 +182,10 @@ def counterexample(model: Model, graph: Graph[int], found: Found) -> Counterexam
     last = codes[-1]
     if found.property in LIVENESS:
         return Counterexample(LIVENESS[found.property], model.parts(codes[0])[0], moments, found.loop)
-    broken = model.step_violations(last, labels[-1]) if len(labels) == len(codes) else model.all_violations(last)
+    by_step = len(labels) == len(codes)
+    broken = model.step_violations(last, labels[-1]) if by_step else model.all_violations(last)
     violation = next(v for v in broken if v.invariant == found.property)
-    return Counterexample(violation, model.parts(codes[0])[0], moments)
+    return Counterexample(violation, model.parts(codes[0])[0], moments, by_step=by_step)
 
 
 def unfolded(model: Model, path: list[int], found: Found) -> tuple[list[int], list[int]]:

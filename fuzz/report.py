@@ -118,9 +118,9 @@ def findings(result: Result) -> Iterator[str]:
     for reason in dict.fromkeys(excuses.get(name, "") for name in untested):
         names = [name for name in untested if excuses.get(name, "") == reason]
         yield from wrapped("  not: ", f"{', '.join(names)}{f' ({reason})' if reason else ''}")
-    for kind, names in result.unreached.items():
-        if names:
-            yield from wrapped(f"Never reached, {kind}: ", ", ".join(names))
+    for kind, missed in result.unreached.items():
+        if missed:
+            yield from wrapped(f"Never reached, {kind}: ", ", ".join(missed))
 
 
 def wrapped(title: str, text: str) -> Iterator[str]:
@@ -165,8 +165,8 @@ def scenes(example: Counterexample) -> Iterator[Scene]:
         before = rows(state, names)
         started += starts_a_run(moment)
         # A step that breaks an invariant ends in the state as the kernel gave it, with the names from before.
-        is_picture = moment.state.run is None or moment.state.run.id == LIVE_RUN or n + 1 < example.length
-        after = rows(moment.state, names_in(moment.state, started) if is_picture else names)
+        as_given = example.by_step and n + 1 == example.length
+        after = rows(moment.state, names if as_given else names_in(moment.state, started))
         yield Scene(step_in_words(moment), (*changes(before, after, retired), *landings(world, moment.world)))
         state, world = moment.state, moment.world
 
@@ -183,9 +183,11 @@ def names_in(state: State, started: int) -> dict[str, str]:
 
 def last_rows(example: Counterexample) -> list[str]:
     """The offending rows, with the names of the story."""
-    *earlier, last = example.moments
-    fresh = last.state.run is not None and last.state.run.id == FRESH_RUN
-    names = names_in(last.state, sum(map(starts_a_run, earlier if fresh else example.moments)))
+    started = sum(map(starts_a_run, example.moments))
+    before = example.moments[-2].state if example.length > 1 else example.start
+    names = names_in(example.moments[-1].state, started)
+    if example.by_step:
+        names = names_in(before, started - starts_a_run(example.moments[-1]))
     return [re.sub(r"\br[012]\b", lambda found: names[found[0]], row) for row in example.violation.rows]
 
 
