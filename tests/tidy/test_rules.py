@@ -8,7 +8,9 @@ from keepkernel.kernel.commands import COMMANDS
 from keepkernel.kernel.reasons import REASONS
 
 ROOT = Path(__file__).resolve().parents[2]
-AREAS = "STEP|HOST|EVENT|PROD|PHASE|COMMIT|RUN|RETRY|MUT|BOUND|SESS|WORK|SCHED|POLICY|FAIL|PERM|REC|SCRIPT|USER|CODEC|LIVE"
+AREAS = (
+    "STEP|HOST|EVENT|PROD|PHASE|COMMIT|RUN|RETRY|MUT|BOUND|SESS|WORK|SCHED|LIVE|POLICY|FAIL|PERM|REC|SCRIPT|USER|CODEC"
+)
 RULE = re.compile(rf"\b(?:{AREAS})-\d{{3}}\b")
 HEADING = re.compile(rf"### ((?:{AREAS})-\d{{3}}) \S.*")
 SPEC = {path.name: path.read_text() for path in sorted((ROOT / "spec").glob("*.md"))}
