@@ -76,6 +76,30 @@ class UnknownWorkflow(StoreError):
     """The store holds no workflow of this name."""
 
 
+class StoreBusy(StoreError):
+    """Another process keeps the store to itself: end it, or try again later. Nothing was written."""
+
+
+class StoreFull(StoreError):
+    """There is no room for the change: make some, and commit it again. Nothing was written."""
+
+
+class ReadOnlyStore(StoreError):
+    """The store can be read but not written: see to its permissions."""
+
+
+class NotAStore(StoreError):
+    """What is there was not written by keepkernel: name another place."""
+
+
+class NewerStore(StoreError):
+    """A later version of keepkernel wrote it: install that one."""
+
+
+class DamagedStore(StoreError):
+    """A part of the store is missing or unreadable: bring it back, or restore a copy."""
+
+
 def change_of(change_id: str, loaded: Loaded, command: Command, accepted: Accepted) -> Change:
     """What a store must write for an accepted command (HOST-001)."""
     before = {event.key: event for event in loaded.state.events}
