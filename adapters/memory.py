@@ -1,16 +1,17 @@
 """A store in memory: for tests, for simulations, and as the shortest account of what a store does."""
 
-import time
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import islice
 
 from ..kernel.commands import Command
 from ..kernel.policy import Policy
-from ..kernel.ports import Change, Conflict, Lease, LeaseLost, Loaded, Transition, UnknownWorkflow
+from ..kernel.ports import Change, Lease, Loaded, Transition
 from ..kernel.types import Event, Key, Mutation, Run, Session, State, new_workflow
 from ..kernel.window import named
+from .clock import ForwardClock, wall_clock_ms
 from .points import Reach, pass_by
+from .rows import next_lease, refusal, unknown
 
 
 class Rows:
@@ -19,7 +20,8 @@ class Rows:
     def __init__(self, head: State) -> None:
         self.head = head
         self.version = 0
-        self.last_change = ""
+        self.changes: list[str] = []
+        """The id of the change that led to each version, from 1."""
         self.events: dict[Key, Event] = {}
         self.by_seq: list[Key] = []
         self.pending: dict[str, list[tuple[int, Key]]] = {}
@@ -60,7 +62,7 @@ class Rows:
     def apply(self, change: Change) -> None:
         self.version += 1
         self.head = change.head
-        self.last_change = change.id
+        self.changes.append(change.id)
         for event in change.events:
             self.put(event)
         self.transitions.append(Transition(self.version, change.command.now, change.command, change.rules))
@@ -70,22 +72,16 @@ class Rows:
         self.sessions += [(self.version, session)] if session is not None else []
 
 
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class MemoryStore:
     """Everything in one process, gone at its end; `reach` is told before and after each commit."""
 
     def __init__(self, clock: Callable[[], int] = wall_clock_ms, reach: Reach = pass_by) -> None:
         self._rows: dict[str, Rows] = {}
-        self._clock = clock
-        self._latest = 0
+        self._clock = ForwardClock(clock)
         self._reach = reach
 
     def now(self) -> int:
-        self._latest = max(self._latest, self._clock())
-        return self._latest
+        return self._clock.now()
 
     def create(self, workflow: str, policy: Policy) -> bool:
         if workflow in self._rows:
@@ -102,25 +98,20 @@ class MemoryStore:
 
     def commit(self, change: Change, lease: Lease | None = None) -> int:
         rows = self._of(change.workflow)
-        if rows.last_change == change.id and rows.version == change.base + 1:
-            return rows.version
-        if lease is not None and lease.token != rows.lease.token:
-            raise LeaseLost(f"host {rows.lease.host} drives {change.workflow} now; stop this one")
-        if rows.version != change.base:
-            raise Conflict(f"{change.workflow} is at version {rows.version}, not {change.base}; load it again")
+        if change.base < rows.version and rows.changes[change.base] == change.id:
+            return change.base + 1
+        if rows.version != change.base or (lease is not None and lease.token != rows.lease.token):
+            raise refusal(change, rows.version, lease, rows.lease)
         self._reach("commit: before")
         rows.apply(change)
         self._reach("commit: after")
         return rows.version
 
     def lease(self, workflow: str, host: str, ttl_ms: int) -> Lease | None:
-        rows, now = self._of(workflow), self.now()
-        held = rows.lease
-        if held.host not in ("", host) and now < held.expires_at:
-            return None
-        token = held.token if held.host == host and now < held.expires_at else held.token + 1
-        rows.lease = Lease(workflow, host, token, now + ttl_ms)
-        return rows.lease
+        rows = self._of(workflow)
+        lease = next_lease(rows.lease, workflow, host, self.now(), ttl_ms)
+        rows.lease = lease or rows.lease
+        return lease
 
     def release(self, lease: Lease) -> None:
         rows = self._of(lease.workflow)
@@ -154,7 +145,10 @@ class MemoryStore:
     def close(self) -> None:
         """Nothing to leave in order."""
 
+    def drop(self) -> None:
+        """A change is there or not; nothing is ever half done."""
+
     def _of(self, workflow: str) -> Rows:
         if workflow not in self._rows:
-            raise UnknownWorkflow(f"no workflow is called {workflow}; create it, or look at the list")
+            raise unknown(workflow)
         return self._rows[workflow]

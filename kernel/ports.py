@@ -160,7 +160,10 @@ class Store(Protocol):
         """The journal, in order, a page at a time."""
 
     def close(self) -> None:
-        """Leave everything in order; a store that was not closed says so at the next open."""
+        """Leave everything in order."""
+
+    def drop(self) -> None:
+        """Let go as a process does that dies: whatever is not committed is undone, and nothing is left in order."""
 
 
 class Handlers(Protocol):

@@ -1,0 +1,51 @@
+"""Opens a store by its URL; nothing of a driver is imported before somebody asks for it."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+from ..kernel.ports import Store, StoreError
+from .clock import wall_clock_ms
+from .points import Reach, pass_by
+
+
+class Kind(NamedTuple):
+    """Where a kind of store is, and what it needs."""
+
+    shape: str
+    """How its URL looks."""
+    module: str
+    name: str
+    """Called with the location, the clock and the points."""
+    driver: str = ""
+    """The module that must be installed for it."""
+    extra: str = ""
+    """The extra of this package that installs it."""
+
+
+KINDS: Final = {
+    "memory": Kind("memory:", ".memory", "MemoryStore"),
+    "duckdb": Kind("duckdb:PATH", ".duckdb", "DuckDBStore", "duckdb", "duckdb"),
+    "sqlite": Kind("sqlite:PATH", ".sqlite", "SQLiteStore"),
+    "postgresql": Kind("postgresql://HOST/DATABASE", ".postgres", "PostgresStore", "psycopg", "postgres"),
+}
+
+
+def open_store(url: str, *, clock: Callable[[], int] = wall_clock_ms, reach: Reach = pass_by) -> Store:
+    """The store behind a URL, made when it is not there yet; a StoreError says what is wrong with it."""
+    scheme, colon, location = url.partition(":")
+    kind = KINDS.get(scheme)
+    shapes = ", ".join(k.shape for k in KINDS.values())
+    if not colon or kind is None:
+        raise StoreError(f"{url} does not name a store; write one of {shapes}")
+    if (location == "") != (scheme == "memory"):
+        raise StoreError(f"{url} does not name a place for its data; write {kind.shape}")
+    try:
+        make: Callable[..., Any] = getattr(import_module(kind.module, __package__), kind.name)
+    except ModuleNotFoundError as error:
+        if error.name != kind.driver:
+            raise
+        raise StoreError(f"{kind.shape} needs {kind.driver}: pip install 'keepkernel[{kind.extra}]'") from error
+    places = {"memory": (), "postgresql": (url,)}.get(scheme, (location,))
+    store: Store = make(*places, clock=clock, reach=reach)
+    return store
