@@ -22,7 +22,6 @@ SOON: Final = 2 * NOW
 LATER: Final = 3 * NOW
 
 FRESH_RUN: Final = "r2"
-FRESH_SESSION: Final = "s2"
 STALE_RUN: Final = "r0"
 
 
@@ -41,6 +40,15 @@ def picture(state: State, setup: Setup) -> State:
         handlers=tuple(handler(h, state, counts) for h in state.handlers),
         events=events(state.events, live, ordered=bool(setup.outputs)),
         next_seq=len(state.events) + 1,
+    )
+
+
+def timed(state: State) -> State:
+    """A state that forgets nothing but the sizes of its times."""
+    return state._replace(
+        backoff_until=ahead(state.backoff_until, 0),
+        mutation=None if state.mutation is None else timed_record(state.mutation),
+        handlers=tuple(timed_row(h) for h in state.handlers),
     )
 
 
@@ -94,9 +102,11 @@ def record(value: Mutation | None) -> Mutation | None:
         return None
     if value.status in ("applied", "failed"):
         return value._replace(run="r1", key="", send_by=OVER, may_land_until=OVER, attempts=0, next_attempt_at=0)
+    return timed_record(value)._replace(run="r1", key="")
+
+
+def timed_record(value: Mutation) -> Mutation:
     return value._replace(
-        run="r1",
-        key="",
         send_by=SOON if value.send_by >= NOW else OVER,
         may_land_until=LATER if value.may_land_until > NOW else OVER,
         next_attempt_at=next_attempt(value),
@@ -112,12 +122,17 @@ def next_attempt(value: Mutation) -> int:
 
 def handler(value: Handler, state: State, counts: bool) -> Handler:
     limit = state.policy
-    return value._replace(
+    return timed_row(value)._replace(
         state="",
-        wake_at=ahead(value.wake_at, 1) if value.wake_at else 0,
-        due_at=ahead(value.due_at, 0) if value.due_at >= 0 else -1,
         transient_failures=min(value.transient_failures, limit.transient_retries + 1) if counts else 0,
         logic_failures=min(value.logic_failures, limit.logic_failures) if counts else 0,
+    )
+
+
+def timed_row(value: Handler) -> Handler:
+    return value._replace(
+        wake_at=ahead(value.wake_at, 1) if value.wake_at else 0,
+        due_at=ahead(value.due_at, 0) if value.due_at >= 0 else -1,
     )
 
 

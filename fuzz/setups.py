@@ -12,6 +12,7 @@ PARAMS: Final = "{}"
 
 # Limits are as low as they can be and still be reached, because a count of five shows nothing that a count of
 # one does not. Times are only compared, so their sizes do not matter; see `abstract.py`.
+NO_LIMIT: Final = 1_000_000
 POLICY: Final = Policy(transient_retries=1, logic_failures=2, reconcile_attempts=1, session_runs=2)
 
 FEATURES: Final[dict[str, str]] = {
@@ -69,6 +70,14 @@ class Setup(NamedTuple):
     def has(self, feature: str) -> bool:
         return feature in self.features
 
+    @property
+    def limits(self) -> Policy:
+        """The policy; a limit that is not explored is out of reach."""
+        policy = self.policy
+        if not self.has("counts"):
+            policy = policy._replace(backoff_base_ms=0, transient_retries=NO_LIMIT, logic_failures=NO_LIMIT)
+        return policy if self.has("budget") else policy._replace(session_runs=NO_LIMIT)
+
     def deploy(self, now: int) -> Deploy:
         return Deploy(now, "v1", self.topics, self.handlers)
 
@@ -82,7 +91,7 @@ class Setup(NamedTuple):
         commands: list[Command] = [self.deploy(now), Grant(now, TOOL, mode), Resume(now)]
         if all(h.kind == "consumer" for h in self.handlers):
             commands += [Publish(now, publication(key)) for key in self.inputs]
-        state = new_workflow("w", self.policy)
+        state = new_workflow("w", self.limits)
         for command in commands:
             outcome = step(state, command)
             if not isinstance(outcome, Accepted):

@@ -29,13 +29,14 @@ from ..kernel.types import (
     Outcome,
     Reconcile,
     Rejected,
+    Retired,
     Send,
     State,
 )
 from ..spec import invariants, moves
 from ..spec.invariants import ON_OUTSIDE, ON_STATES, ON_STEPS, Outside, Step, Violation, violations
 from . import abstract, world
-from .abstract import FRESH_RUN, FRESH_SESSION, NOW, STALE_RUN, picture
+from .abstract import FRESH_RUN, NOW, STALE_RUN, picture, timed
 from .explorer import Move
 from .setups import PARAMS, TOOL, Setup, publication
 from .world import NOT_LANDED, Call, World
@@ -94,19 +95,28 @@ HAND_BITS: Final = 12
 WORLD_BITS: Final = 24
 
 
+Past = tuple[Retired, ...]
+"""All rows that left the state, in their order."""
+
+
 class Model:
-    """A set-up and a caller, as a system for the explorer."""
+    """A set-up and a caller, as a system for the explorer.
+
+    With `history` it forgets nothing: every run keeps its name and its rows for ever, counts go on, and the world
+    remembers every landing. Such a space has no end; up to a bound it shows what the pictures are pictures of.
+    """
 
     def __init__(self, setup: Setup, caller: Caller = "honest", *, fold: bool = True, history: bool = False) -> None:
         self.setup = setup
         self.caller = caller
         self.keys = setup.inputs + setup.outputs
         # Inputs are interchangeable as long as their order of arrival does not matter.
-        self.fold = fold and not setup.outputs
-        self.picture = (lambda state: state) if history else partial(picture, setup=setup)
+        self.fold = fold and not history and not setup.outputs
+        self.picture = timed if history else partial(picture, setup=setup)
         self.history = history
         self.labels: list[Label] = []
         self.states: list[State] = []
+        self.pasts: list[Past] = []
         self.hands: list[Hand] = []
         self.worlds: list[World] = []
         self.witnessed: set[str] = set()
@@ -118,7 +128,7 @@ class Model:
         self.state_violations: dict[int, tuple[Violation, ...]] = {}
         # Commands of two kinds with the same fields are equal as tuples, so their type is part of every key.
         self._label_ids: dict[tuple[Label, type], int] = {}
-        self._state_ids: dict[State, int] = {}
+        self._state_ids: dict[tuple[State, Past], int] = {}
         self._hand_ids: dict[tuple[Hand, tuple[type, ...]], int] = {}
         self._world_ids: dict[World, int] = {}
         self._edges: list[dict[tuple[type, c.Command], Edge]] = []
@@ -132,11 +142,12 @@ class Model:
 
     # -- numbers for values, so that a state is one whole number
 
-    def state_id(self, state: State) -> int:
-        known = self._state_ids.get(state)
+    def state_id(self, state: State, past: Past = ()) -> int:
+        known = self._state_ids.get((state, past))
         if known is None:
-            known = self._state_ids[state] = len(self.states)
+            known = self._state_ids[state, past] = len(self.states)
             self.states.append(state)
+            self.pasts.append(past)
             self._edges.append({})
             held = frozenset(state.run.reserved) if state.run is not None else frozenset()
             done = {e.key for e in state.events if e.status in ("consumed", "skipped")}
@@ -280,10 +291,29 @@ class Model:
         self.rules.update(outcome.rules)
         self._count_moves(state, command, outcome)
         found = violations(ON_STEPS, seen)
-        target = -1 if found else self.state_id(self.picture(after))
+        past = (*self.pasts[number], outcome.retired) if self.history and any(outcome.retired) else self.pasts[number]
+        target = -1 if found else self.state_id(self.picture(after), past)
         effect = outcome.effects[0] if outcome.effects else None
         settles = invariants.unresolved(state) and not invariants.unresolved(after)
         return Edge(outcome, target, effect, settles, found)
+
+    def _fresh(self, number: int) -> str:
+        """A name that no run and no session has; with history, that none ever had."""
+        if not self.history:
+            return FRESH_RUN
+        state = self.states[number]
+        rows = [state.run, state.session, *(row for gone in self.pasts[number] for row in (gone.run, gone.session))]
+        return f"r{sum(row is not None for row in rows) + 1}"
+
+    def _gone(self, number: int) -> str:
+        """The name of a run that is over."""
+        over = [gone.run.id for gone in self.pasts[number] if gone.run is not None]
+        return over[-1] if over else STALE_RUN
+
+    def _live(self, number: int) -> str:
+        """The name of the live run; without one, of a run that is over."""
+        run = self.states[number].run
+        return run.id if run is not None else self._gone(number)
 
     def _count_moves(self, state: State, command: c.Command, outcome: Accepted) -> None:
         """Which edges of the machines were taken; looked at once for each kind of step."""
@@ -476,7 +506,7 @@ class Model:
                 yield from self._reconciles(number, state, hand)
             case _:
                 answer = respond.DidNotHappen(voided=hand.kind == "voided")
-                queue = self._reconciled(state, hand.by, hand.late, answer)
+                queue = self._reconciled(number, hand.by, hand.late, answer)
                 yield from self._say("hears that it did not happen", number, queue, calm=True)
 
     def _recovers(self, number: int, state: State) -> Iterator[Template]:
@@ -503,7 +533,7 @@ class Model:
             )
         elif isinstance(work, c.Exhaust):
             yield from self._say("gives up asking", number, (work,), calm=True)
-        plan = schedule.schedule(state, NOW, FRESH_RUN)
+        plan = schedule.schedule(state, NOW, self._fresh(number))
         if not isinstance(plan, schedule.Wait | schedule.Idle):
             yield from self._say("schedules", number, (plan,), calm=True)
 
@@ -560,8 +590,10 @@ class Model:
         yield "returns", respond.Finished("1", tuple(publication(k) for k in outputs)), True
         if outputs:
             yield "returns without an event", respond.Finished(), False
-        if self.setup.has("republish") and state.events:
-            yield "publishes an event again", respond.Finished(None, (publication(state.events[0].key, "2"),)), False
+        if self.setup.has("republish"):
+            for event in state.events:
+                again = (publication(event.key, "2"),)
+                yield f"publishes {event.key.id} again", respond.Finished(None, again), False
 
     def _produces(self, state: State) -> Iterator[tuple[str, respond.Answer, bool]]:
         known = {e.key for e in state.events}
@@ -603,13 +635,13 @@ class Model:
             queue = respond.respond(state, again, respond.Failed("forbidden"), NOW)
             yield from self._say("the script calls a second time", number, queue)
 
-    def _reconciled(self, state: State, by: str, late: bool, answer: respond.Answer) -> tuple[c.Command, ...]:
-        run = state.run.id if state.run is not None else STALE_RUN
+    def _reconciled(self, number: int, by: str, late: bool, answer: respond.Answer) -> tuple[c.Command, ...]:
+        state, run = self.states[number], self._live(number)
         author: Literal["inline", "reconcile"] = "inline" if by == "inline" else "reconcile"
         return respond.respond(state, Reconcile(run, TOOL, PARAMS, "", author, NOW if late else 0), answer, NOW)
 
     def _reconciles(self, number: int, state: State, hand: Hand) -> Iterator[Template]:
-        happened = self._reconciled(state, hand.by, hand.late, respond.Happened())
+        happened = self._reconciled(number, hand.by, hand.late, respond.Happened())
         yield from self._say("reconcile finds it", number, happened, needs=("landed",), calm=True)
         absent: tuple[Call, ...] = ("", *NOT_LANDED)
         nothing = Label("host", "reconcile does not find it")
@@ -617,10 +649,10 @@ class Model:
         if self.setup.has("void") and invariants.unresolved(state):
             voids = Label("host", "reconcile voids the call's key and does not find it")
             yield self._template(voids, number, hand._replace(kind="voided"), act="void", needs=absent)
-        again = self._reconciled(state, hand.by, hand.late, respond.AskAgain())
+        again = self._reconciled(number, hand.by, hand.late, respond.AskAgain())
         yield from self._say("reconcile can not tell", number, again)
         if self.setup.has("probe"):
-            none = self._reconciled(state, hand.by, hand.late, respond.NoMethod())
+            none = self._reconciled(number, hand.by, hand.late, respond.NoMethod())
             yield from self._say("the tool turns out to have no reconcile", number, none)
 
     # -- everybody else
@@ -640,13 +672,15 @@ class Model:
             # A fair host sends in time, and no interval is needed for what is pending already.
             calm = lost if what == "the time to send" else not what.startswith("the interval")
             act = "expire" if what == "the time to send" else ""
-            yield self._template(Label("time", f"{what} is over"), self.state_id(later), IDLE, act=act, calm=calm)
+            onward = self.state_id(later, self.pasts[number])
+            yield self._template(Label("time", f"{what} is over"), onward, IDLE, act=act, calm=calm)
         over = abstract.landing_over(state)
         if over is not None:
             # The promise of `may_land_until`: a call that still travels has landed or is lost by then.
             settled: tuple[Call, ...] = ("", "landed", "lost", "void")
             label = Label("time", "the call can land no more")
-            yield self._template(label, self.state_id(over), IDLE, needs=settled, calm=True)
+            onward = self.state_id(over, self.pasts[number])
+            yield self._template(label, onward, IDLE, needs=settled, calm=True)
 
     def _calls(self, number: int, state: State) -> Iterator[Template]:
         if not invariants.unresolved(state):
@@ -659,7 +693,7 @@ class Model:
 
     def _people(self, number: int, state: State) -> Iterator[Template]:
         has = self.setup.has
-        run = state.run.id if state.run is not None else STALE_RUN
+        run = self._live(number)
         person = partial(self._command, "user", state=number)
         error = state.error
         if invariants.unresolved(state) or has("probe"):
@@ -729,20 +763,21 @@ class Model:
 
     def _stale(self, number: int, run: str) -> Iterator[Template]:
         """Reports of a host that slept: for the run that was, and for a phase that is over."""
-        state = self.states[number]
+        state, gone = self.states[number], self._gone(number)
         reports: tuple[c.Command, ...] = (
-            c.EndRun(NOW, STALE_RUN, "failed:logic"),
-            c.ApplyMutation(NOW, STALE_RUN, "call"),
-            c.CommitConsumer(NOW, STALE_RUN),
+            c.EndRun(NOW, gone, "failed:logic"),
+            c.ApplyMutation(NOW, gone, "call"),
+            c.CommitConsumer(NOW, gone),
         )
         if state.run is not None and state.run.status != "active":
             reports += (c.EndRun(NOW, run, "crashed"), c.CommitConsumer(NOW, run), c.LoseTrack(NOW, run))
         if state.run is not None and state.run.phase != "pending":
             reports += (c.Begin(NOW, run),)
         if state.run is not None:
-            reports += (c.CreateRun(NOW, FRESH_RUN, "s1", state.run.handler),)
+            session = state.session.id if state.session is not None else "s1"
+            reports += (c.CreateRun(NOW, self._fresh(number), session, state.run.handler),)
         if state.mutation is not None:
-            reports += (c.RecordMutation(NOW, run, TOOL, PARAMS, True), c.SendMutation(NOW, STALE_RUN))
+            reports += (c.RecordMutation(NOW, run, TOOL, PARAMS, True), c.SendMutation(NOW, gone))
         for report in reports:
             yield from self._command("second host", "reports what is over", number, report)
 
@@ -750,10 +785,10 @@ class Model:
 
     def _anything(self, number: int, state: State) -> Iterator[Template]:
         """Every command, at any time; only what is said of the world is true."""
-        run = state.run.id if state.run is not None else STALE_RUN
+        run = self._live(number)
         absent: tuple[Call, ...] = ("", *NOT_LANDED)
         anyone = partial(self._command, "anyone", state=number)
-        for command in self._alphabet(state, run):
+        for command in self._alphabet(number, state, run):
             yield from anyone("asks", command=command)
         for by in get_args(Author):
             yield from anyone("tells", command=c.ApplyMutation(NOW, run, by), needs=("landed",))
@@ -769,14 +804,15 @@ class Model:
         yield from anyone("denies", command=c.DidntHappen(NOW, run), act="deny")
         yield from anyone("asserts", command=c.AssertApplied(NOW, run), act="assert")
 
-    def _alphabet(self, state: State, run: str) -> Iterator[c.Command]:
+    def _alphabet(self, number: int, state: State, run: str) -> Iterator[c.Command]:
+        fresh = self._fresh(number)
         session = state.session.id if state.session is not None else "s1"
         keys = tuple(e.key for e in state.events)
         names = tuple(h.name for h in self.setup.handlers)
-        yield from (c.StartSession(NOW, FRESH_SESSION), c.FinishSession(NOW, session))
+        yield from (c.StartSession(NOW, fresh), c.FinishSession(NOW, session))
         for name in names:
-            yield from (c.CreateRun(NOW, FRESH_RUN, session, name), c.RunNow(NOW, name))
-        yield from (c.CreateRetry(NOW, FRESH_RUN, session, run), c.Begin(NOW, run), c.Mutating(NOW, run))
+            yield from (c.CreateRun(NOW, fresh, session, name), c.RunNow(NOW, name))
+        yield from (c.CreateRetry(NOW, fresh, session, run), c.Begin(NOW, run), c.Mutating(NOW, run))
         yield from (c.Mutated(NOW, run), c.Emitting(NOW, run), c.SendMutation(NOW, run), c.LoseTrack(NOW, run))
         for size in range(len(keys) + 1):
             yield from (c.Prepared(NOW, run, chosen) for chosen in combinations(keys, size))
@@ -803,7 +839,7 @@ class Model:
         if self.setup.has("approval"):
             yield from (c.Grant(NOW, TOOL, "always"), c.Grant(NOW, TOOL, "ask"))
         yield from (c.ClearError(NOW), c.Retry(NOW), self.setup.deploy(NOW), c.BlockWorkflow(NOW, ""))
-        yield from (c.EnterMaintenance(NOW), c.ExitMaintenance(NOW), c.EndRun(NOW, STALE_RUN, "crashed"))
+        yield from (c.EnterMaintenance(NOW), c.ExitMaintenance(NOW), c.EndRun(NOW, self._gone(number), "crashed"))
 
 
 SOON_CRON: Final = NOW + 1

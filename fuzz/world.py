@@ -34,12 +34,8 @@ class World(NamedTuple):
 
 
 def land(world: World, mask: int) -> World:
-    """Each of these inputs is applied once more; two is as bad as many, and after a wrong denial none counts."""
-
-    def count(i: int, n: int) -> int:
-        return n if not mask >> i & 1 else min(n + 1, 1 if world.denied >> i & 1 else 2)
-
-    return world._replace(landed=tuple(count(i, n) for i, n in enumerate(world.landed)))
+    """Each of these inputs is applied once more."""
+    return world._replace(landed=tuple(n + (mask >> i & 1) for i, n in enumerate(world.landed)))
 
 
 def called(world: World, call: Call, mask: int) -> World:
@@ -72,7 +68,8 @@ def settled(world: World, mask: int) -> World:
 def without(world: World, done: int) -> World:
     """Forget what concerns only inputs that are done and will be called no more.
 
-    A stray is forgotten when all its inputs are done and its landing would be their first.
+    A stray is forgotten when all its inputs are done and its landing would be their first. Of an input that is
+    not forgotten, two landings are as bad as many; after a wrong denial one is, because none counts.
     """
     watched = 0
     strays = []
@@ -84,7 +81,7 @@ def without(world: World, done: int) -> World:
         watched |= stray.mask
     idle = done & ~watched
     return World(
-        tuple(0 if idle >> i & 1 else n for i, n in enumerate(world.landed)),
+        tuple(0 if idle >> i & 1 else min(n, 1 if world.denied >> i & 1 else 2) for i, n in enumerate(world.landed)),
         world.denied & ~idle,
         world.asserted & ~idle,
         world.current,
