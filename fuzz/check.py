@@ -108,6 +108,16 @@ def explore(
 ) -> Result:
     """Search every reachable state of a set-up, with the kernel as it is or in another reading.
 
+    `chosen` is a set-up or the name of one (`keepkernel check --list`). An adversary as `caller` sends any command at
+    any time. `swaps` exchange functions of the kernel. The search ends early after `max_states`, at the first
+    violation if `stop_at_first`, or when `report`, which is called now and then, raises KeyboardInterrupt.
+
+    In a test one line is enough; it fails with the shortest counterexample in words:
+
+        def test_one_consumer() -> None:
+            explore("consumer").assert_holds()
+
+    >>> from keepkernel import explore
     >>> explore("no-mutate").assert_holds().verdict
     'holds'
     """

@@ -283,10 +283,12 @@ def differences(place: str, told: object, actual: object) -> Iterator[str]:
         yield f"{place}: {shown(told)} in the trace, {shown(actual)} here"
 
 
-NOTHING: Final = "nothing"
+NOTHING: Final = object()
 
 
 def shown(value: object) -> str:
+    if value is NOTHING:
+        return "nothing"
     if isinstance(value, dict) and "#bigint" in value:
         return str(value["#bigint"])
     text = json.dumps(value, ensure_ascii=False)

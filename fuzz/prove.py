@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Literal, NamedTuple, get_args, get_type_hints
 
 from ..spec import contracts
+from .progress import show
 
 Verdict = Literal["confirmed", "refuted", "unknown"]
 Contract = Callable[..., bool]
@@ -167,11 +168,6 @@ def run(only: str, seconds: float, as_json: bool) -> int:
 
 def with_progress(proofs: Iterator[Proof], total: int) -> Iterator[Proof]:
     """Keep one line on a terminal that says how far it is; a log gets none."""
-
-    def show(text: str) -> None:
-        if sys.stderr.isatty():
-            print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
-
     show(f"0 of {total} …")
     for count, proof in enumerate(proofs, 1):
         show("")

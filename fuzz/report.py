@@ -250,7 +250,7 @@ def ids(keys: tuple[Key, ...]) -> str:
 
 def error_row(error: Error, names: Mapping[str, str]) -> Row:
     asked = f"{error.request.tool} for {ids(error.request.events)}" if error.request is not None else ""
-    return {"()": error.kind, "(cause)": error.cause, "run": named(error.run, names), "request": asked}
+    return {"()": error.kind, "(cause)": error.cause, "of run": named(error.run, names), "asks for": asked}
 
 
 def run_row(run: Run, names: Mapping[str, str]) -> Row:

@@ -7,6 +7,7 @@ The public names, all of them pure:
 - `recover(state, now)` says what a restart does first.
 - `boundary`, `classify`, `allowed` and the policy arithmetic are the decisions inside, one function each.
 - `encode` and `decode_*` turn values into canonical JSON and back.
+- `explore(setup)` searches every reachable state of a set-up; `explore("consumer").assert_holds()` makes it a test.
 
 >>> from keepkernel import Declaration, Deploy, Key, Publication, Publish, Resume, new_workflow, step
 >>> consumer = Declaration("file", "consumer", ("mail",), has_mutate=True)
@@ -21,7 +22,7 @@ The public names, all of them pure:
 StartSession(now=0, session='s1')
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .kernel.boundary import boundary
 from .kernel.capabilities import CAPABILITIES, allowed
@@ -101,6 +102,9 @@ from .kernel.types import (
     new_workflow,
 )
 from .kernel.window import named
+
+if TYPE_CHECKING:
+    from .fuzz.check import explore
 
 __all__ = [
     "CAPABILITIES",
@@ -183,6 +187,7 @@ __all__ = [
     "decode_outcome",
     "decode_state",
     "encode",
+    "explore",
     "interval_ms",
     "named",
     "new_workflow",
@@ -196,6 +201,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    # A host needs no checker, and pays for none.
+    if name == "explore":
+        from .fuzz.check import explore
+
+        return explore
     # Reading the metadata takes longer than all other imports here, and few ask for it.
     if name == "__version__":
         from importlib.metadata import version

@@ -1,6 +1,8 @@
 """The command line. Commands import what they need when they run, so that help stays fast."""
 
-from typing import Annotated
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 
@@ -48,6 +50,87 @@ def prove(
     except (ProverMissing, LookupError) as error:
         typer.echo(f"keepkernel: {error}", err=True)
         raise typer.Exit(2) from None
+    raise typer.Exit(code)
+
+
+@app.command()
+def check(
+    setup: Annotated[
+        str, typer.Argument(metavar="SETUP", help="What to search; see --list.", show_default="main")
+    ] = "",
+    events: Annotated[
+        int | None, typer.Option(min=1, help="How many input events there are.", show_default="1")
+    ] = None,
+    caller: Annotated[
+        Literal["honest", "adversary"] | None, typer.Option(help="Who sends commands.", show_default="honest")
+    ] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="What is explored: a,b,c or all, or +a,-b against the set-up's own."),
+    ] = None,
+    reading: Annotated[str, typer.Option(metavar="NAME", help="Search another reading of the law.")] = "",
+    readings: Annotated[bool, typer.Option("--readings", help="Show what each other reading breaks.")] = False,
+    max_states: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many states.", show_default="no limit")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    itf: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the counterexample for `replay`.")] = None,
+    mermaid: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the counterexample as a diagram.")] = None,
+    what: Annotated[bool, typer.Option("--list", help="List set-ups, features and readings.")] = False,
+) -> None:
+    """Search every reachable state of the kernel and the world around it.
+
+    Ends with 0 when everything holds, 1 when something is violated or was never put to the test, 2 for wrong usage,
+    3 when it is not decided. Ctrl-C stops the search and tells what is known.
+    """
+    from .fuzz import commands
+
+    if what:
+        typer.echo(commands.listing())
+    elif readings:
+        if setup or events or caller or features is not None or reading or max_states or itf or mermaid:
+            _end(lambda: commands.wrong_usage("--readings goes with --json alone: each reading has its own set-up"))
+        _end(lambda: commands.readings(as_json_text=as_json))
+    else:
+        wanted = commands.Wanted(setup, events or 0, caller, features, reading, max_states or 0)
+        _end(lambda: commands.check(wanted, as_json_text=as_json, itf_file=itf, mermaid_file=mermaid))
+
+
+@app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(help="A trace that `check --itf` wrote.")],
+    reading: Annotated[bool, typer.Option("--reading", help="Replay in the reading that the trace names.")] = False,
+) -> None:
+    """Play a counterexample against the kernel, step by step, and stop where it diverges.
+
+    Ends with 0 when every step is as the trace tells it, 1 when one is not, 2 for wrong usage.
+    """
+    from .fuzz import commands
+
+    _end(lambda: commands.replay(file, with_reading=reading))
+
+
+@app.command()
+def verify(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> None:
+    """Search every set-up, the main one with two events, and an adversary: the main job.
+
+    Ends with 0 when everything holds, 1 when something is violated or was never put to the test, 3 when it is not
+    decided.
+    """
+    from .fuzz.verify import verify
+
+    _end(lambda: verify(as_json_text=as_json))
+
+
+def _end(command: Callable[[], int]) -> None:
+    """Run a command and end with its exit code."""
+    from .fuzz.commands import WRONG_USAGE, WrongUsage
+
+    try:
+        code = command()
+    except WrongUsage as error:
+        typer.echo(f"keepkernel: {error}", err=True)
+        code = WRONG_USAGE
     raise typer.Exit(code)
 
 
