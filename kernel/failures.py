@@ -42,8 +42,10 @@ STATUS: Final[dict[FailureClass, tuple[EndStatus, ErrorCause]]] = {
 }
 """Failure class -> run status and missing approval (FAIL-001)."""
 
-ANSWERS: Final[frozenset[FailureClass]] = frozenset({"auth", "permission", "rate_limit", "refused"})
-"""Classes that a target itself can answer with; a connector may declare such an answer a definite refusal."""
+ANSWERS: Final[frozenset[FailureClass]] = frozenset({"auth", "rate_limit", "refused"})
+"""Classes that a target itself can answer with; a connector may declare such an answer a definite refusal.
+
+A target that misses a right says `auth`; `permission` is ours, and asks for a grant."""
 
 
 class Classified(NamedTuple):

@@ -123,7 +123,7 @@ def classification(failure: failures.FailureClass, sent: bool, declared_refusal:
     post: __return__
     """
     found = failures.classify(failure, sent=sent, declared_refusal=declared_refusal)
-    proves = failure in ("auth", "permission", "rate_limit", "refused") and declared_refusal
+    proves = failure in ("auth", "rate_limit", "refused") and declared_refusal
     asks = failure in ("auth", "permission", "approval")
     return found.certain == (not sent or proves) and (found.status == "paused:approval") == asks == bool(found.cause)
 

@@ -115,7 +115,7 @@ BROKEN: dict[str, tuple[Any, str, Any]] = {
     # Asked in this order, a crash during the call releases the inputs and the mutation is repeated.
     "boundary": (boundary, "boundary", lambda outcome, record: "AFTER" if outcome else "BEFORE"),
     "gate_of_runs": (gate, "unresolved", lambda record: False),
-    "classification": (failures, "ANSWERS", frozenset({"timeout", "auth", "permission", "rate_limit", "refused"})),
+    "classification": (failures, "ANSWERS", frozenset({"timeout", "auth", "rate_limit", "refused"})),
     "capability": (capabilities, "TERMINAL", frozenset()),
     "closed_machine": (tables, "TABLES", {**tables.TABLES, "SessionStatus": {("open", "lose"): "lost"}}),
     "recovery": (contracts, "recover", lambda state, now: ()),

@@ -62,7 +62,7 @@ def test_once_sent_only_the_targets_own_refusal_is_certain(failure: str) -> None
     assert classify(failure, sent=False).certain
     assert classify(failure, sent=False, declared_refusal=True).certain
     assert not classify(failure, sent=True).certain
-    definite = failure in ("auth", "permission", "rate_limit", "refused")
+    definite = failure in ("auth", "rate_limit", "refused")
     assert classify(failure, sent=True, declared_refusal=True).certain == definite
 
 
