@@ -1,0 +1,450 @@
+"""A store in one SQLite file: durable with every commit, and open to the `sqlite3` shell at any time.
+
+Several processes of one machine may share the file. Tables are `workflows`, `events` and `transitions`; `runs`,
+`mutations` and `sessions` are views of what the transitions sent into history and of what is still live (its
+`transition` is NULL). README.md in this folder shows what to ask them.
+
+What is committed stands first in a second file, PATH-wal, which SQLite reads when it opens the first one. Without it
+SQLite would silently show an older store. So the log is marked: `store.log` in the main file says `open` while
+commits go to the log, whose own first entry says `logged`. Who finds `open` and no log knows that the log was lost.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+from ..kernel.codec import decode_state, encode
+from ..kernel.commands import Command
+from ..kernel.policy import Policy
+from ..kernel.ports import (
+    Change,
+    DamagedStore,
+    Lease,
+    Loaded,
+    NewerStore,
+    NotAStore,
+    ReadOnlyStore,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    Transition,
+)
+from ..kernel.types import Event, Key, Mutation, Run, Session, new_workflow
+from ..kernel.window import named
+from .clock import ForwardClock, wall_clock_ms
+from .points import Reach, pass_by
+from .rows import (
+    EVENT_COLUMNS,
+    TRANSITION_COLUMNS,
+    event_of,
+    event_row,
+    next_lease,
+    refusal,
+    transition_of,
+    transition_row,
+    unknown,
+    value_of,
+)
+
+APPLICATION_ID: Final = 0x6B656570
+"""Stands in the file's header and says whose it is: "keep" in ASCII."""
+CHECKPOINT_COMMITS: Final = 500
+"""After so many commits the log is brought into the main file, so that it stays short."""
+HEADER_BYTES: Final = 100
+
+
+def _view(name: str, fields: str) -> str:
+    """Finished rows from the journal, and the live one from the head."""
+    columns = ", ".join(f"json_extract(json, '$.{field}') AS {field}" for field in fields.split())
+    return f"""
+    CREATE VIEW {name}s AS SELECT workflow, transition, {columns} FROM (
+        SELECT workflow, version AS transition, {name} AS json FROM transitions WHERE {name} IS NOT NULL
+        UNION ALL SELECT name, NULL, json_extract(head, '$.{name}') FROM workflows
+        WHERE json_extract(head, '$.{name}') IS NOT NULL)"""
+
+
+MIGRATIONS: Final = (
+    (
+        "CREATE TABLE store (log TEXT NOT NULL CHECK (log IN ('closed', 'open', 'logged')))",
+        "INSERT INTO store VALUES ('closed')",
+        """
+        CREATE TABLE workflows (
+            name TEXT NOT NULL PRIMARY KEY, version INTEGER NOT NULL, changed_at INTEGER NOT NULL,
+            lease_host TEXT NOT NULL, lease_token INTEGER NOT NULL, lease_expires_at INTEGER NOT NULL,
+            head TEXT NOT NULL)""",
+        """
+        CREATE TABLE events (
+            workflow TEXT NOT NULL, topic TEXT NOT NULL, id TEXT NOT NULL, seq INTEGER NOT NULL, status TEXT NOT NULL,
+            owner TEXT NOT NULL, title TEXT NOT NULL, payload TEXT NOT NULL, created_by TEXT NOT NULL,
+            causes TEXT NOT NULL, UNIQUE (workflow, topic, id), UNIQUE (workflow, seq))""",
+        "CREATE INDEX pending_events ON events (workflow, topic, seq) WHERE status = 'pending'",
+        "CREATE INDEX reserved_events ON events (workflow) WHERE status = 'reserved'",
+        """
+        CREATE TABLE transitions (
+            workflow TEXT NOT NULL, version INTEGER NOT NULL, change TEXT NOT NULL, at INTEGER NOT NULL,
+            name TEXT NOT NULL, command TEXT NOT NULL, rules TEXT NOT NULL,
+            run TEXT, mutation TEXT, session TEXT, UNIQUE (workflow, version))""",
+        "CREATE INDEX finished_runs ON transitions (workflow, version) WHERE run IS NOT NULL",
+        "CREATE INDEX finished_mutations ON transitions (workflow, version) WHERE mutation IS NOT NULL",
+        "CREATE INDEX finished_sessions ON transitions (workflow, version) WHERE session IS NOT NULL",
+        _view(
+            "run",
+            "id handler kind session version status phase outcome retry_of created_at reserved causes data title "
+            "result message abandoned",
+        ),
+        _view(
+            "mutation",
+            "run status tool params digest key reconcilable send_by may_land_until attempts next_attempt_at "
+            "resolved_by",
+        ),
+        _view("session", "id status runs commits"),
+    ),
+)
+"""Statements that lead from each schema version to the next. What was released never changes; append."""
+
+EVENTS: Final = f"SELECT {', '.join(EVENT_COLUMNS)} FROM events WHERE workflow = ?"
+PUT_EVENT: Final = f"""
+    INSERT INTO events (workflow, {", ".join(EVENT_COLUMNS)}) VALUES (?{", ?" * len(EVENT_COLUMNS)})
+    ON CONFLICT (workflow, topic, id) DO UPDATE SET status = excluded.status, owner = excluded.owner,
+    title = excluded.title, payload = excluded.payload"""
+PUT_TRANSITION: Final = f"""
+    INSERT INTO transitions ({", ".join(TRANSITION_COLUMNS)}) VALUES (?{", ?" * (len(TRANSITION_COLUMNS) - 1)})"""
+MOVE_HEAD: Final = """
+    UPDATE workflows SET head = ?, version = version + 1, changed_at = max(changed_at, ?)
+    WHERE name = ? AND version = ? AND lease_token = ifnull(?, lease_token)"""
+
+Value = TypeVar("Value")
+
+
+class SQLiteStore:
+    """Durable workflows in one file; `reach` is told before and after each statement that writes."""
+
+    def __init__(
+        self,
+        path: str,
+        clock: Callable[[], int] = wall_clock_ms,
+        reach: Reach = pass_by,
+        busy_ms: int = 5_000,
+    ) -> None:
+        self._path = Path(path)
+        self._clock = ForwardClock(clock)
+        self._reach = reach
+        self._commits = 0
+        with self._troubles_named():
+            if not self._path.exists():
+                self._create_file()
+            self._require_store()
+            self._connection = self._connect("mode=rw", busy_ms)
+            try:
+                self._set_up()
+            except BaseException:
+                self._connection.close()
+                raise
+
+    # -- the file
+
+    def _connect(self, mode: str, busy_ms: int = 0, path: Path | None = None) -> sqlite3.Connection:
+        uri = f"file:{quote(str((path or self._path).absolute()))}?{mode}"
+        return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=busy_ms / 1000)
+
+    def _create_file(self) -> None:
+        """Make it beside its place and put it there when it is whole: nobody ever finds half a store."""
+        if not self._path.parent.is_dir():
+            raise StoreError(f"there is no folder {self._path.parent}; make it first")
+        draft = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
+        draft.unlink(missing_ok=True)
+        try:
+            with closing(self._connect("mode=rwc", path=draft)) as connection:
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                self._migrate(connection)
+            self._reach("create file: before")
+            os.link(draft, self._path)
+            self._sync_folder()
+            self._reach("create file: after")
+        except FileExistsError:
+            """Another process was faster; its store is as good."""
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def _sync_folder(self) -> None:
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _require_store(self) -> None:
+        """Refuse what is not ours, before anything of it is changed."""
+        with self._path.open("rb") as file:
+            header = file.read(HEADER_BYTES)
+        if len(header) < HEADER_BYTES:
+            raise DamagedStore(
+                f"{self._path} holds {len(header)} bytes, which is no store any more, if it was one: "
+                "restore a copy, or remove it to begin a new one"
+            )
+        if not header.startswith(b"SQLite format 3\0") or int.from_bytes(header[68:72]) != APPLICATION_ID:
+            raise NotAStore(f"{self._path} was not written by keepkernel; name another file")
+        if not self._log.exists() and self._log_mark("mode=ro&immutable=1") == "open":
+            raise DamagedStore(
+                f"{self._log} is missing: {self._path.name} was not closed in order, and its last commits stood there. "
+                "Put it back where it was. If it is gone for good, restore a copy, or go on without those commits: "
+                f"sqlite3 '{self._path}' \"UPDATE store SET log = 'closed'\""
+            )
+
+    @property
+    def _log(self) -> Path:
+        return self._path.with_name(f"{self._path.name}-wal")
+
+    def _log_mark(self, mode: str) -> str:
+        with closing(self._connect(mode)) as connection:
+            mark: str = connection.execute("SELECT log FROM store").fetchone()[0]
+            return mark
+
+    def _set_up(self) -> None:
+        execute = self._connection.execute
+        if execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+            raise StoreError(
+                f"the file system under {self._path} has no shared memory, which SQLite needs; use another"
+            )
+        for setting in ("synchronous = FULL", "fullfsync = ON", "wal_autocheckpoint = 0"):
+            execute(f"PRAGMA {setting}")
+        self._migrate(self._connection)
+        self._begin_log()
+        pages, bytes_per_page = (execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+        if self._path.stat().st_size < pages * bytes_per_page and self._log.stat().st_size == 0:
+            raise DamagedStore(f"{self._path} has been cut short; restore a copy")
+        self._clock.saw(execute("SELECT ifnull(max(changed_at), 0) FROM workflows").fetchone()[0])
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """Bring the schema up to date, one transaction a version."""
+        newest = len(MIGRATIONS)
+        while (version := connection.execute("PRAGMA user_version").fetchone()[0]) != newest:
+            if version > newest:
+                raise NewerStore(
+                    f"{self._path} has schema version {version}, and this keepkernel knows {newest}; "
+                    "install the keepkernel that wrote it, or a later one"
+                )
+            with self._writing(connection):
+                if connection.execute("PRAGMA user_version").fetchone()[0] == version:
+                    for statement in MIGRATIONS[version]:
+                        self._write(f"migrate {version}", statement, connection=connection)
+                    connection.execute(f"PRAGMA user_version = {version + 1}")
+
+    def _begin_log(self) -> None:
+        """Bring the log into the main file, and begin a new one with its mark; see the top of this module.
+
+        The log's file is there, if empty, as long as the main file says `open`. So dying in between is harmless.
+        """
+        self._write("mark open", "UPDATE store SET log = 'open'")
+        self._write("checkpoint", "PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._write("mark logged", "UPDATE store SET log = 'logged'")
+        self._commits = 0
+
+    def close(self) -> None:
+        """The last one to leave brings all into the main file and removes the log."""
+        with self._troubles_named(), closing(self._connection) as connection:
+            self._begin_log()
+            self._write("mark closed", "UPDATE store SET log = 'closed'")
+            connection.execute("PRAGMA busy_timeout = 0")
+            try:
+                self._write("leave", "PRAGMA journal_mode = DELETE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                    raise
+                connection.execute("PRAGMA busy_timeout = 5000")
+                self._write("mark logged", "UPDATE store SET log = 'logged'")
+
+    def drop(self) -> None:
+        """SQLite tidies the log up when its last connection closes; a process that dies leaves it."""
+        kept = self._log.with_suffix(".kept")
+        os.link(self._log, kept)
+        self._connection.close()
+        os.replace(kept, self._log)
+        kept.unlink(missing_ok=True)
+
+    # -- statements
+
+    def _write(
+        self, point: str, statement: str, values: Sequence[Any] = (), connection: sqlite3.Connection | None = None
+    ) -> sqlite3.Cursor:
+        self._reach(f"{point}: before")
+        cursor = (connection or self._connection).execute(statement, values)
+        self._reach(f"{point}: after")
+        return cursor
+
+    @contextmanager
+    def _writing(self, connection: sqlite3.Connection | None = None) -> Iterator[None]:
+        """One transaction: all of it is durable when this ends, or nothing of it has happened."""
+        connection = connection or self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._write("commit", "COMMIT", connection=connection)
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _troubles_named(self) -> Iterator[None]:
+        """What SQLite and the system report, in words that say what to do."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._named(error) from error
+        except PermissionError as error:
+            raise ReadOnlyStore(f"{error.filename}: no permission; let this user write there") from error
+
+    def _named(self, error: sqlite3.Error) -> StoreError:
+        primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        match primary:
+            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+                return StoreBusy(
+                    f"another process writes to {self._path} and does not stop; end it, or try again later"
+                )
+            case sqlite3.SQLITE_FULL:
+                return StoreFull(f"the disk under {self._path} is full; make room, then try again")
+            case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
+                return ReadOnlyStore(
+                    f"{self._path} can not be written: let this user write to the file and to its folder ({error})"
+                )
+            case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+                return DamagedStore(f"{self._path} is damaged; restore a copy ({error})")
+            case _:
+                return StoreError(
+                    f"SQLite failed on {self._path}; see to its disk, then open the store again, "
+                    f"which shows what was committed ({error})"
+                )
+
+    def _one(self, statement: str, *values: Any) -> Any:
+        return self._connection.execute(statement, values).fetchone()
+
+    def _all(self, statement: str, *values: Any) -> list[Any]:
+        with self._troubles_named():
+            return self._connection.execute(statement, values).fetchall()
+
+    # -- workflows
+
+    def now(self) -> int:
+        return self._clock.now()
+
+    def create(self, workflow: str, policy: Policy) -> bool:
+        head = encode(new_workflow(workflow, policy))
+        with self._troubles_named():
+            statement = "INSERT INTO workflows VALUES (?, 0, 0, '', 0, 0, ?) ON CONFLICT DO NOTHING"
+            return self._write("create", statement, (workflow, head)).rowcount == 1
+
+    def workflows(self, after: str = "", limit: int = 100) -> tuple[str, ...]:
+        rows = self._all("SELECT name FROM workflows WHERE name > ? ORDER BY name LIMIT ?", after, limit)
+        return tuple(name for (name,) in rows)
+
+    def load(self, workflow: str, command: Command | None = None) -> Loaded:
+        with self._troubles_named():
+            self._connection.execute("BEGIN")
+            try:
+                return self._load(workflow, command)
+            finally:
+                self._connection.execute("COMMIT")
+
+    def _load(self, workflow: str, command: Command | None) -> Loaded:
+        text, version, changed_at = self._row(workflow, "head, version, changed_at")
+        self._clock.saw(changed_at)
+        head = decode_state(text)
+        found = self._all(f"{EVENTS} AND status = 'reserved'", workflow)
+        for topic in head.topics:
+            found += self._all(
+                f"{EVENTS} AND topic = ? AND status = 'pending' ORDER BY seq LIMIT 1", workflow, topic
+            )  # fmt: skip
+        for key in named(head, command) if command is not None else ():
+            found += self._all(f"{EVENTS} AND topic = ? AND id = ?", workflow, *key)
+        events = {event.seq: event for event in map(event_of, found)}
+        return Loaded(head._replace(events=tuple(events[seq] for seq in sorted(events))), version)
+
+    def _row(self, workflow: str, columns: str) -> Any:
+        row = self._one(f"SELECT {columns} FROM workflows WHERE name = ?", workflow)
+        if row is None:
+            raise unknown(workflow)
+        return row
+
+    def commit(self, change: Change, lease: Lease | None = None) -> int:
+        head, line = encode(change.head), transition_row(change)
+        token = lease.token if lease is not None else None
+        with self._troubles_named():
+            if self._commits >= CHECKPOINT_COMMITS:
+                self._begin_log()
+            with self._writing():
+                moved = self._write("head", MOVE_HEAD, (head, line.at, change.workflow, change.base, token))
+                if moved.rowcount != 1:
+                    return self._version_of(change, lease)
+                self._write("transition", PUT_TRANSITION, line)
+                for event in change.events:
+                    self._write("event", PUT_EVENT, (change.workflow, *event_row(event)))
+            self._commits += 1
+        return change.base + 1
+
+    def _version_of(self, change: Change, lease: Lease | None) -> int:
+        """The version that a change has led to already; an error when it has not and can not."""
+        version, *held = self._row(change.workflow, "version, lease_host, lease_token, lease_expires_at")
+        done = "SELECT 1 FROM transitions WHERE workflow = ? AND version = ? AND change = ?"
+        if self._one(done, change.workflow, change.base + 1, change.id) is None:
+            raise refusal(change, version, lease, Lease(change.workflow, *held))
+        return change.base + 1
+
+    def lease(self, workflow: str, host: str, ttl_ms: int) -> Lease | None:
+        with self._troubles_named(), self._writing():
+            changed_at, *held = self._row(workflow, "changed_at, lease_host, lease_token, lease_expires_at")
+            self._clock.saw(changed_at)
+            lease = next_lease(Lease(workflow, *held), workflow, host, self.now(), ttl_ms)
+            if lease is not None:
+                statement = "UPDATE workflows SET lease_host = ?, lease_token = ?, lease_expires_at = ? WHERE name = ?"
+                self._write("lease", statement, (*lease[1:], workflow))
+        return lease
+
+    def release(self, lease: Lease) -> None:
+        statement = "UPDATE workflows SET lease_host = '', lease_expires_at = 0 WHERE name = ? AND lease_token = ?"
+        with self._troubles_named():
+            self._write("release", statement, (lease.workflow, lease.token))
+
+    # -- events and history
+
+    def peek(self, workflow: str, topic: str, limit: int, after_seq: int = 0) -> tuple[Event, ...]:
+        page = f"{EVENTS} AND topic = ? AND status = 'pending' AND seq > ? ORDER BY seq LIMIT ?"
+        return self._page(workflow, event_of, page, topic, after_seq, limit)
+
+    def get(self, workflow: str, key: Key) -> Event | None:
+        return next(iter(self._page(workflow, event_of, f"{EVENTS} AND topic = ? AND id = ?", *key)), None)
+
+    def events(self, workflow: str, after_seq: int = 0, limit: int = 100) -> tuple[Event, ...]:
+        return self._page(workflow, event_of, f"{EVENTS} AND seq > ? ORDER BY seq LIMIT ?", after_seq, limit)
+
+    def runs(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[tuple[int, Run], ...]:
+        return self._finished(workflow, "run", Run, after, limit)
+
+    def mutations(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[tuple[int, Mutation], ...]:
+        return self._finished(workflow, "mutation", Mutation, after, limit)
+
+    def sessions(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[tuple[int, Session], ...]:
+        return self._finished(workflow, "session", Session, after, limit)
+
+    def transitions(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[Transition, ...]:
+        columns = "version, at, command, rules"
+        page = f"SELECT {columns} FROM transitions WHERE workflow = ? AND version > ? ORDER BY version LIMIT ?"
+        return self._page(workflow, lambda row: transition_of(*row), page, after, limit)
+
+    def _finished(
+        self, workflow: str, column: str, kind: type[Value], after: int, limit: int
+    ) -> tuple[tuple[int, Value], ...]:
+        page = f"""SELECT version, {column} FROM transitions
+            WHERE workflow = ? AND {column} IS NOT NULL AND version > ? ORDER BY version LIMIT ?"""
+        return self._page(workflow, lambda row: (row[0], value_of(kind, row[1])), page, after, limit)
+
+    def _page(self, workflow: str, read: Callable[[Any], Value], statement: str, *values: Any) -> tuple[Value, ...]:
+        """Rows of a workflow; an empty page only of one that exists."""
+        rows = self._all(statement, workflow, *values)
+        if not rows:
+            self._row(workflow, "1")
+        return tuple(map(read, rows))
