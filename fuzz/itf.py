@@ -149,7 +149,7 @@ def read(text: str) -> Trace:
     require(isinstance(features, list) and all(isinstance(f, str) for f in features), "its features are no list")
     require(caller in get_args(Caller), f"the caller {caller!r} is not known")
     reading = meta.get("reading")
-    require(reading == "" or reading in READINGS, f"the reading {reading!r} is not known")
+    require(isinstance(reading, str) and reading in ("", *READINGS), f"the reading {reading!r} is not known")
     try:
         chosen = setup(name, events, frozenset(features))
     except ValueError as error:

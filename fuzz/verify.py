@@ -73,6 +73,7 @@ def verify(*, as_json_text: bool = False, plan: tuple[Search, ...] = PLAN) -> in
 def searched(plan: tuple[Search, ...]) -> dict[Search, Json]:
     """The result of each search; Ctrl-C stops them all, and each tells how far it came."""
     running: dict[Search, subprocess.Popen[str]] = {}
+    asked_to_stop: set[Search] = set()
     with Watch() as watch, ThreadPoolExecutor(os.cpu_count()) as pool:
 
         def run(search: Search) -> Json:
@@ -86,23 +87,26 @@ def searched(plan: tuple[Search, ...]) -> dict[Search, Json]:
 
         futures: dict[Future[Json], Search] = {pool.submit(run, search): search for search in reversed(plan)}
         waiting = set(futures)
-        while waiting:
-            waiting = wait(waiting, timeout=0.2).not_done
-            if watch.stopped:
-                for process in list(running.values()):
-                    process.send_signal(signal.SIGINT)
-            now = ", ".join(map(str, list(running)))
-            watch.show(
-                f"{len(plan) - len(waiting)} of {len(plan)} searches, {time.monotonic() - watch.began:.0f} s, {now}"
-            )
+        try:
+            while waiting:
+                waiting = wait(waiting, timeout=0.2).not_done
+                for search in [*running] if watch.stopped else []:
+                    if search not in asked_to_stop and (process := running.get(search)):
+                        asked_to_stop.add(search)
+                        process.send_signal(signal.SIGINT)
+                seconds, names = time.monotonic() - watch.began, ", ".join(map(str, [*running]))
+                watch.show(f"{len(plan) - len(waiting)} of {len(plan)} searches, {seconds:.0f} s, {names}")
+        finally:
+            for process in [*running.values()]:
+                process.kill()
     return {search: future.result() for future, search in futures.items()}
 
 
 def started(search: Search) -> "subprocess.Popen[str]":
+    """A search in a process group of its own, so that Ctrl-C reaches it once, from here."""
     command = [sys.executable, "-P", "-m", "keepkernel", *search.command, "--json"]
-    return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, process_group=0)
 
 
 def read(search: Search, output: str, errors: str, code: int) -> Json:
@@ -155,27 +159,31 @@ def lines(plan: tuple[Search, ...], document: Json) -> Iterator[str]:
         rows.append((r["setup"], str(r["events"]), r["caller"], r["verdict"], *sizes))
     yield from aligned(rows, right=(1, 4, 5, 6, 7))
     yield ""
-    for search, result in zip(plan, results, strict=True):
-        yield from trouble(search, result)
-    tested = len(INVARIANTS) - len(document["untested"])
-    states = sum(r["states"] for r in results)
-    yield f"{document['verdict']}: {plural(states, 'state')} in {document['seconds']:.0f} s"
+    troubles = [line for search, result in zip(plan, results, strict=True) for line in trouble(search, result)]
+    yield from (*troubles, "") if troubles else ()
+    yield f"{document['verdict']}: {plural(sum(r['states'] for r in results), 'state')} in {document['seconds']:.0f} s"
+    if document["verdict"] == "holds":
+        yield from checked(document)
+    yield from wrapped(
+        "Not checked here: ",
+        "more events than these (`keepkernel check --events`), the readings (`keepkernel check --readings`), the "
+        "contracts of single functions (`keepkernel prove`).",
+    )
+
+
+def checked(document: Json) -> Iterator[str]:
+    """What the searches showed together, and what none of them came to."""
     yield from wrapped(
         "Checked: ",
-        f"{plural(len(INVARIANTS), 'invariant')} on states and steps, {tested} of them put to the test, with any "
-        "number of crashes, faults and retries, against honest hosts and adversaries; with honest hosts also that "
-        "rest is reachable from every state, and comes when faults stop.",
+        f"{len(INVARIANTS)} invariants on states and steps, {len(INVARIANTS) - len(document['untested'])} of them put "
+        "to the test, with any number of crashes, faults and retries, against honest hosts and adversaries; with "
+        "honest hosts also that rest is reachable from every state, and comes when faults stop.",
     )
     nowhere = {"Put to the test nowhere": document["untested"]}
     nowhere |= {f"Reached nowhere, {kind}": names for kind, names in document["unreached"].items()}
     for title, names in nowhere.items():
         if names:
             yield from wrapped(f"{title}: ", ", ".join(names))
-    yield from wrapped(
-        "Not checked here: ",
-        "more events than these (`keepkernel check --events`), the readings (`keepkernel check --readings`), the "
-        "contracts of single functions (`keepkernel prove`).",
-    )
 
 
 def trouble(search: Search, result: Json) -> Iterator[str]:
@@ -188,4 +196,3 @@ def trouble(search: Search, result: Json) -> Iterator[str]:
         yield f"{search}: {name} ({rule}) is broken after {plural(length, 'step')}"
     if result["violations"]:
         yield f"  keepkernel {' '.join(search.command)} tells how"
-    yield ""
