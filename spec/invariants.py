@@ -662,7 +662,9 @@ def unresolved_blocks(state: State) -> Rows:
     if record is None or run is None or is_active(run) or not unresolved(state):
         return
     if state.error is None or (state.error.kind, state.error.run) != ("uncertain", run.id):
-        stands = "there is no error" if state.error is None else f"the error is {state.error.kind}"
+        stands = (
+            "there is no error" if state.error is None else f"the error is {state.error.kind}, of run {state.error.run}"
+        )
         yield f"record of run {run.id} is {record.status} and {stands}"
     if record.status == "in_flight":
         yield f"record of run {run.id} is in_flight and nobody will ask about it"
