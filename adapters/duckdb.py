@@ -1,0 +1,666 @@
+"""A store in one DuckDB file: one statement a transition, for one process at a time, open to the `duckdb` shell after.
+
+A transition is one row of `journal`: the command, what it sent into history, the new head, and the changed events.
+Every few thousand rows, at open and at close, the journal is folded into `heads`, `live_events`, `finished_events` and
+`past_transitions`, in one transaction, and the log into the main file. What stands in the journal is also kept in
+memory, so nothing of it is read back. The views `workflows`, `events`, `transitions`, `runs`, `mutations` and
+`sessions` show both parts as one; README.md in this folder shows what to ask them.
+
+What is committed stands first in a second file, PATH.wal, which DuckDB reads when it opens the first one. Without it
+DuckDB would silently show an older store. So a third file, PATH.mark, names a position of the journal that the store
+must reach. It is there from open to close, and a store that says that it was not closed is not opened without it.
+"""
+
+import json
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import md5
+from heapq import heappop, heappush, merge
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+import duckdb
+
+from ..kernel.codec import decode_state, encode
+from ..kernel.commands import Command
+from ..kernel.policy import Policy
+from ..kernel.ports import (
+    Change,
+    DamagedStore,
+    Lease,
+    Loaded,
+    NewerStore,
+    NotAStore,
+    ReadOnlyStore,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    Transition,
+)
+from ..kernel.types import Event, Key, Mutation, Run, Session, State, new_workflow
+from ..kernel.window import named
+from .clock import ForwardClock, wall_clock_ms
+from .points import Reach, pass_by
+from .rows import (
+    EVENT_COLUMNS,
+    TRANSITION_COLUMNS,
+    event_of,
+    event_row,
+    next_lease,
+    refusal,
+    transition_of,
+    transition_row,
+    unknown,
+    value_of,
+)
+
+FOLD_COMMITS: Final = 2_000
+FOLD_BYTES: Final = 8_000_000
+"""The journal is folded when it has so many rows, or so many bytes of heads and events."""
+PAGE: Final = 256
+"""So many pending events of a topic are brought into memory at once."""
+SETTINGS: Final[dict[str, str | bool | int | float | list[str]]] = {
+    "threads": 1,
+    "memory_limit": "1GB",
+    "checkpoint_threshold": "1TB",  # The log is brought into the main file when the journal is folded, not in between.
+    "autoinstall_known_extensions": False,
+}
+MAGIC: Final = b"DUCK"
+MAGIC_AT: Final = 8
+
+EVENT_LIST: Final = ", ".join(EVENT_COLUMNS)
+TRANSITION_LIST: Final = ", ".join(f'"{column}"' for column in TRANSITION_COLUMNS)
+EVENT_TYPES: Final = ", ".join(f"{c} {'BIGINT' if c == 'seq' else 'VARCHAR'} NOT NULL" for c in EVENT_COLUMNS)
+TRANSITION_TYPES: Final = """
+    workflow VARCHAR NOT NULL, version BIGINT NOT NULL, change VARCHAR, "at" BIGINT, name VARCHAR, command VARCHAR,
+    rules VARCHAR, run VARCHAR, mutation VARCHAR, session VARCHAR"""
+NAME_HASH: Final = "md5_number_lower(concat_ws(chr(0), workflow, topic, id))"
+"""Names an event in 64 bits, for an index that stays small; who looks up by it compares the names too."""
+
+
+def name_hash(workflow: str, key: Key) -> int:
+    """The same as NAME_HASH, for a value that is looked up."""
+    return int.from_bytes(md5("\0".join((workflow, *key)).encode(), usedforsecurity=False).digest()[8:], "little")
+
+
+def _view(name: str, fields: str) -> str:
+    """Finished rows from the transitions, and the live one from the head."""
+    columns = ", ".join(f"json ->> '$.{field}' AS {field}" for field in fields.split())
+    return f"""
+    CREATE VIEW {name}s AS SELECT workflow, transition, {columns} FROM (
+        SELECT workflow, version AS transition, {name}::JSON AS json FROM transitions WHERE {name} IS NOT NULL
+        UNION ALL SELECT name, NULL, head -> '$.{name}' FROM workflows
+        WHERE json_type(head -> '$.{name}') <> 'NULL')"""
+
+
+MIGRATIONS: Final = (
+    (
+        """
+        CREATE TABLE store (
+            keepkernel_schema INTEGER NOT NULL, position BIGINT NOT NULL, latest_at BIGINT NOT NULL,
+            closed BOOLEAN NOT NULL)""",
+        "INSERT INTO store VALUES (1, 0, 0, true)",
+        f"""
+        CREATE TABLE journal (
+            position BIGINT NOT NULL, {TRANSITION_TYPES}, head VARCHAR NOT NULL, events VARCHAR NOT NULL)""",
+        "CREATE TABLE heads (workflow VARCHAR NOT NULL, version BIGINT NOT NULL, head VARCHAR NOT NULL)",
+        f"CREATE TABLE live_events (workflow VARCHAR NOT NULL, {EVENT_TYPES}, name_hash UBIGINT NOT NULL)",
+        f"CREATE TABLE finished_events (workflow VARCHAR NOT NULL, {EVENT_TYPES}, name_hash UBIGINT NOT NULL)",
+        "CREATE INDEX finished_by_name ON finished_events (name_hash)",
+        f"CREATE TABLE past_transitions ({TRANSITION_TYPES})",
+        """
+        CREATE VIEW journal_heads AS SELECT workflow, version, head FROM journal
+        QUALIFY row_number() OVER (PARTITION BY workflow ORDER BY position DESC) = 1""",
+        f"""
+        CREATE VIEW journal_events AS SELECT workflow, {EVENT_LIST} FROM (
+            SELECT position, workflow, {
+            ", ".join(f"e[{n}]{'::BIGINT' if c == 'seq' else ''} AS {c}" for n, c in enumerate(EVENT_COLUMNS, 1))
+        }
+            FROM (SELECT position, workflow, unnest(from_json(events, '[["VARCHAR"]]')) AS e FROM journal))
+        QUALIFY row_number() OVER (PARTITION BY workflow, seq ORDER BY position DESC) = 1""",
+        """
+        CREATE VIEW workflows AS SELECT workflow AS name, version, head::JSON AS head FROM (
+            FROM heads ANTI JOIN journal_heads USING (workflow) UNION ALL FROM journal_heads)""",
+        f"""
+        CREATE VIEW events AS
+            SELECT workflow, {EVENT_LIST} FROM finished_events ANTI JOIN journal_events USING (workflow, seq)
+            UNION ALL SELECT workflow, {EVENT_LIST} FROM live_events ANTI JOIN journal_events USING (workflow, seq)
+            UNION ALL FROM journal_events""",
+        f"""
+        CREATE VIEW transitions AS SELECT {TRANSITION_LIST} FROM past_transitions
+            UNION ALL SELECT {TRANSITION_LIST} FROM journal WHERE version > 0""",
+        _view(
+            "run",
+            "id handler kind session version status phase outcome retry_of created_at reserved causes data title "
+            "result message abandoned",
+        ),
+        _view(
+            "mutation",
+            "run status tool params digest key reconcilable send_by may_land_until attempts next_attempt_at "
+            "resolved_by",
+        ),
+        _view("session", "id status runs commits"),
+    ),
+)
+"""Statements that lead from each schema version to the next. What was released never changes; append."""
+
+FOLD: Final = (
+    "DELETE FROM live_events old USING changed WHERE old.workflow = changed.workflow AND old.seq = changed.seq",
+    "DELETE FROM finished_events old USING changed WHERE old.workflow = changed.workflow AND old.seq = changed.seq",
+    "INSERT INTO live_events FROM changed WHERE status IN ('pending', 'reserved') ORDER BY workflow, seq",
+    "INSERT INTO finished_events FROM changed WHERE status NOT IN ('pending', 'reserved') ORDER BY workflow, seq",
+    f"INSERT INTO past_transitions SELECT {TRANSITION_LIST} FROM journal WHERE version > 0 ORDER BY position",
+    "DELETE FROM heads WHERE workflow IN (SELECT workflow FROM journal)",
+    "INSERT INTO heads FROM journal_heads",
+    """UPDATE store SET position = (SELECT max(position) FROM journal),
+    latest_at = greatest(latest_at, (SELECT max("at") FROM journal))""",
+    "DELETE FROM journal",
+)
+"""Brings the journal into the tables, with its latest events in the temporary table `changed`; one transaction."""
+CHANGED: Final = f"""
+    CREATE OR REPLACE TEMP TABLE changed AS
+    SELECT *, {NAME_HASH} AS name_hash FROM journal_events"""
+
+APPEND: Final = f"INSERT INTO journal VALUES (?, ?{', ?' * (len(TRANSITION_COLUMNS) - 1)}, ?, ?)"
+PENDING: Final = f"""
+    SELECT {EVENT_LIST} FROM live_events
+    WHERE workflow = ? AND topic = ? AND status = 'pending' AND seq > ? ORDER BY seq LIMIT ?"""
+
+Value = TypeVar("Value")
+
+_open_stores: WeakValueDictionary[Path, "DuckDBStore"] = WeakValueDictionary()
+"""DuckDB's lock keeps other processes out; within one process it would let a second store in."""
+
+
+class Live:
+    """A workflow in memory: its head, the events that it holds, and whatever is newer than the tables."""
+
+    def __init__(self, head: State, version: int, reserved: Sequence[Event] = ()) -> None:
+        self.head = head
+        self.version = version
+        self.changed: dict[Key, Event] = {}
+        """Events that the journal holds, as they are now."""
+        self.reserved = {event.key: event for event in reserved}
+        self.pending: dict[str, list[tuple[int, Key]]] = {}
+        """Per topic a heap of what changed to pending; what no longer is, is dropped when it comes to the top."""
+        self.stored: dict[str, tuple[Event | None, Iterator[Event]]] = {}
+        """Per topic the oldest pending event of the table, and those that follow it."""
+
+    def apply(self, change: Change) -> None:
+        self.head, self.version = change.head, change.base + 1
+        for event in change.events:
+            self.changed[event.key] = event
+            self.reserved.pop(event.key, None)
+            if event.status == "reserved":
+                self.reserved[event.key] = event
+            elif event.status == "pending":
+                heappush(self.pending.setdefault(event.key.topic, []), (event.seq, event.key))
+
+    def oldest_changed(self, topic: str) -> Event | None:
+        heap = self.pending.get(topic, [])
+        while heap and self.changed[heap[0][1]].status != "pending":
+            heappop(heap)
+        return self.changed[heap[0][1]] if heap else None
+
+
+def by_seq(event: Event) -> int:
+    return event.seq
+
+
+class Mark:
+    """The file beside the store that names a position which the store must reach; see the top of this module."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = -1
+
+    def read(self) -> int | None:
+        """The position; None when there is no mark."""
+        try:
+            text = self.path.read_text()
+        except FileNotFoundError:
+            return None
+        if not text.strip().isdigit():
+            raise DamagedStore(f"{self.path} is damaged; restore it and the store from a copy")
+        return int(text)
+
+    def write(self, position: int) -> None:
+        """Durable when this ends."""
+        if self._file == -1:
+            draft = self.path.with_name(f"{self.path.name}.new")
+            self._file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+            self.hint(position)
+            os.fsync(self._file)
+            os.replace(draft, self.path)
+            sync_folder(self.path.parent)
+        else:
+            self.hint(position)
+            os.fsync(self._file)
+
+    def hint(self, position: int) -> None:
+        """Not synced, so it costs next to nothing; it outlives the death of the process, if not of the machine."""
+        os.pwrite(self._file, f"{position:020d}\n".encode(), 0)
+
+    def remove(self) -> None:
+        self.release()
+        self.path.unlink()
+        sync_folder(self.path.parent)
+
+    def release(self) -> None:
+        if self._file != -1:
+            os.close(self._file)
+            self._file = -1
+
+
+def sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+class DuckDBStore:
+    """Durable workflows in one file; `reach` is told before and after each statement that writes."""
+
+    def __init__(
+        self,
+        path: str,
+        clock: Callable[[], int] = wall_clock_ms,
+        reach: Reach = pass_by,
+        fold_commits: int = FOLD_COMMITS,
+    ) -> None:
+        self._path = Path(path).resolve()
+        self._clock = ForwardClock(clock)
+        self._reach = reach
+        self._fold_commits = fold_commits
+        self._mark = Mark(self._path.with_name(f"{self._path.name}.mark"))
+        self._lives: dict[str, Live] = {}
+        self._leases: dict[str, Lease] = {}
+        self._rows = self._bytes = 0
+        self._over = ""
+        """Why nothing can be asked of this object any more; empty while all is well."""
+        if self._path in _open_stores:
+            raise StoreBusy(f"{self._path} is open in this process already; use that store, or close it first")
+        with self._troubles_named():
+            if not self._path.exists():
+                self._create_file()
+            self._require_database()
+            self._connection = self._connect(self._path)
+            try:
+                self._set_up()
+            except BaseException:
+                self._connection.close()
+                self._mark.release()
+                raise
+        _open_stores[self._path] = self
+
+    # -- the file
+
+    def _connect(self, path: Path) -> duckdb.DuckDBPyConnection:
+        connection = duckdb.connect(str(path), config=SETTINGS)
+        # Whoever drops a store leaves what a process that dies leaves; `close` brings it in order itself.
+        connection.execute("PRAGMA disable_checkpoint_on_shutdown")
+        return connection
+
+    def _create_file(self) -> None:
+        """Make it beside its place and put it there when it is whole: DuckDB can not open a file that is half made."""
+        if not self._path.parent.is_dir():
+            raise StoreError(f"there is no folder {self._path.parent}; make it first")
+        for left in self._path.parent.glob(f"{self._path.name}.new-*"):
+            left.unlink(missing_ok=True)
+        draft = self._path.with_name(f"{self._path.name}.new-{uuid4().hex}")
+        try:
+            connection = self._connect(draft)
+            self._migrate(connection, 0)
+            self._write("checkpoint draft", "CHECKPOINT", connection=connection)
+            connection.close()
+            self._reach("create file: before")
+            os.link(draft, self._path)
+            sync_folder(self._path.parent)
+            self._reach("create file: after")
+        except FileExistsError:
+            """Another process was faster; its store is as good."""
+        except FileNotFoundError as error:
+            raise StoreBusy(f"another process creates {self._path} as well; try again") from error
+        draft.unlink(missing_ok=True)
+
+    def _require_database(self) -> None:
+        """Refuse what is no DuckDB file. Closing it would take DuckDB's lock away, so this comes first."""
+        with self._path.open("rb") as file:
+            header = file.read(MAGIC_AT + len(MAGIC))
+        if header[MAGIC_AT:] != MAGIC:
+            raise NotAStore(f"{self._path} is no DuckDB file; name another file, or restore a copy if it was a store")
+
+    def _set_up(self) -> None:
+        columns = "SELECT 1 FROM duckdb_columns() WHERE table_name = 'store' AND column_name = 'keepkernel_schema'"
+        if self._one(columns) is None:
+            raise NotAStore(f"{self._path} was not written by keepkernel; name another file")
+        schema, self._position, latest_at, closed = self._one("FROM store")
+        if schema > len(MIGRATIONS):
+            raise NewerStore(
+                f"{self._path} has schema version {schema}, and this keepkernel knows {len(MIGRATIONS)}; "
+                "install the keepkernel that wrote it, or a later one"
+            )
+        position, at, self._rows = self._one('SELECT max(position), max("at"), count(*) FROM journal')
+        self._position = max(self._position, position or 0)
+        self._clock.saw(max(latest_at, at or 0))
+        self._require_whole(closed)
+        self._marked(self._position)
+        self._migrate(self._connection, schema)
+        self._fold(closed=False)
+        # Tokens of leases are not written down: those of a later opening are higher than all of an earlier one.
+        self._first_token = self._position << 32
+
+    def _require_whole(self, closed: bool) -> None:
+        """Tell whether the log, or the end of it, is missing."""
+        wanted = self._mark.read()
+        remedy = (
+            "Put them back where they were. If they are gone for good, restore a copy, or go on without what is lost: "
+            f"remove {self._mark.path.name}, then duckdb '{self._path}' 'UPDATE store SET closed = true'"
+        )
+        if wanted is None and not closed:
+            raise DamagedStore(
+                f"{self._path} was not closed in order, and {self._mark.path.name} is missing, so "
+                f"{self._path.name}.wal may be missing as well, with the last commits. {remedy}"
+            )
+        if wanted is not None and wanted > self._position:
+            raise DamagedStore(
+                f"{self._path.name}.wal is missing or cut, or {self._path} is an older copy: it ends at position "
+                f"{self._position}, and {self._mark.path.name} says that there was {wanted}. {remedy}"
+            )
+
+    def _migrate(self, connection: duckdb.DuckDBPyConnection, schema: int) -> None:
+        """Bring the schema up to date, one transaction a version."""
+        for version, statements in enumerate(MIGRATIONS[schema:], schema + 1):
+            done = (f"UPDATE store SET keepkernel_schema = {version}",)
+            self._transact(f"migrate {version}", (*statements, *done), connection)
+
+    def _fold(self, *, closed: bool) -> None:
+        """Bring the journal into the tables and the log into the main file; then begin both anew, unless at the end.
+
+        The mark asks for no more than the main file has until the new log has its first entry. So dying in between
+        is harmless, and so is losing a log before anything was committed to it.
+        """
+        statements: tuple[str, ...] = (f"UPDATE store SET closed = {closed}",)
+        if self._rows:
+            self._write("list changes", CHANGED)
+            statements = (*FOLD, *statements)
+        self._transact("fold", statements, self._connection)
+        self._rows = self._bytes = 0
+        self._lives.clear()
+        self._write("checkpoint", "CHECKPOINT")
+        if not closed:
+            self._write("begin log", "UPDATE store SET position = ?", (self._position + 1,))
+            self._position += 1
+            self._marked(self._position)
+
+    def _marked(self, position: int) -> None:
+        self._reach("mark: before")
+        self._mark.write(position)
+        self._reach("mark: after")
+
+    def close(self) -> None:
+        """Leave one file, with everything in its tables."""
+        with self._writing():
+            self._fold(closed=True)
+            self._connection.close()
+            self._reach("remove mark: before")
+            self._mark.remove()
+            self._reach("remove mark: after")
+        self.drop()
+
+    def drop(self) -> None:
+        """Leave the files as the death of the process would."""
+        self._over = f"{self._path} was closed; open it again"
+        self._connection.close()
+        self._mark.release()
+        if _open_stores.get(self._path) is self:
+            del _open_stores[self._path]
+
+    # -- statements
+
+    def _write(
+        self,
+        point: str,
+        statement: str,
+        values: Sequence[Any] = (),
+        connection: duckdb.DuckDBPyConnection | None = None,
+    ) -> None:
+        self._reach(f"{point}: before")
+        (connection or self._connection).execute(statement, values)
+        self._reach(f"{point}: after")
+
+    def _transact(self, name: str, statements: Sequence[str], connection: duckdb.DuckDBPyConnection) -> None:
+        connection.execute("BEGIN")
+        try:
+            for number, statement in enumerate(statements, 1):
+                self._write(f"{name} {number}", statement, connection=connection)
+        except duckdb.Error:
+            connection.execute("ROLLBACK")
+            raise
+        self._write(f"{name} commit", "COMMIT", connection=connection)
+
+    @contextmanager
+    def _troubles_named(self) -> Iterator[None]:
+        """What DuckDB and the system report, in words that say what to do."""
+        if self._over:
+            raise StoreError(self._over)
+        try:
+            yield
+        except duckdb.Error as error:
+            raise self._named(error) from error
+        except PermissionError as error:
+            raise ReadOnlyStore(f"{error.filename}: no permission; let this user write there") from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Memory and file may differ when this does not come to its end; then only opening anew helps.
+
+        A full disk alone is different: DuckDB takes back what it wrote of the statement, and goes on.
+        """
+        with self._troubles_named():
+            try:
+                yield
+            except BaseException as error:
+                if isinstance(error, duckdb.TransactionException) and isinstance(self._named(error), StoreFull):
+                    raise
+                self._over = f"{self._path} could not be written; open it again, which shows what was committed"
+                raise
+
+    def _named(self, error: duckdb.Error) -> StoreError:
+        text = str(error)
+        for kind, signs, remedy in (
+            (StoreBusy, ("Could not set lock",), "is open in another process; end that one, or use its store"),
+            (StoreFull, ("No space left", "File too large", "quota exceeded"), "has no room to grow; make some"),
+            (ReadOnlyStore, ("Permission denied", "Read-only", "read-only"), "can not be written; see to permissions"),
+            (NewerStore, ("newer version", "newer DuckDB"), "needs a later DuckDB: pip install --upgrade duckdb"),
+            (
+                DamagedStore,
+                ("Corrupt", "corrupt", "checksum", "not enough bytes", "enough bytes", "replaying WAL", "not a valid"),
+                "is damaged; restore a copy",
+            ),
+        ):
+            if any(sign in text for sign in signs):
+                return kind(f"{self._path} {remedy} ({text})")
+        return StoreError(
+            f"DuckDB failed on {self._path}; see to its disk, then open the store again, "
+            f"which shows what was committed ({text})"
+        )
+
+    def _one(self, statement: str, *values: Any) -> Any:
+        return self._connection.execute(statement, values).fetchone()
+
+    def _all(self, statement: str, *values: Any) -> list[Any]:
+        with self._troubles_named():
+            return self._connection.execute(statement, values).fetchall()
+
+    # -- workflows
+
+    def now(self) -> int:
+        return self._clock.now()
+
+    def create(self, workflow: str, policy: Policy) -> bool:
+        self._make_room()
+        if self._find(workflow) is not None:
+            return False
+        head = new_workflow(workflow, policy)
+        line = (workflow, 0, *[None] * (len(TRANSITION_COLUMNS) - 2))
+        self._append("create", (*line, encode(head), "[]"))
+        self._lives[workflow] = Live(head, 0)
+        return True
+
+    def workflows(self, after: str = "", limit: int = 100) -> tuple[str, ...]:
+        rows = self._all("SELECT name FROM workflows WHERE name > ? ORDER BY name LIMIT ?", after, limit)
+        return tuple(name for (name,) in rows)
+
+    def load(self, workflow: str, command: Command | None = None) -> Loaded:
+        live = self._of(workflow)
+        window = dict(live.reserved)
+        oldest = (self._oldest(live, topic) for topic in live.head.topics)
+        window |= {event.key: event for event in oldest if event is not None}
+        window |= self._named_events(live, named(live.head, command)) if command is not None else {}
+        events = sorted(window.values(), key=by_seq)
+        return Loaded(live.head._replace(events=tuple(events)), live.version)
+
+    def commit(self, change: Change, lease: Lease | None = None) -> int:
+        self._make_room()
+        live, held = self._of(change.workflow), self._lease_of(change.workflow)
+        if live.version != change.base or (lease is not None and lease.token != held.token):
+            return self._version_of(change, live.version, lease, held)
+        events = json.dumps([event_row(event) for event in change.events])
+        line = transition_row(change)
+        self._append("commit", (*line, encode(change.head), events))
+        self._clock.saw(line.at)
+        live.apply(change)
+        return change.base + 1
+
+    def _make_room(self) -> None:
+        """Fold a long journal. Workflows are read anew after that, so this comes before anything else."""
+        if self._rows >= self._fold_commits or self._bytes >= FOLD_BYTES:
+            with self._writing():
+                self._fold(closed=False)
+
+    def _append(self, point: str, row: Sequence[Any]) -> None:
+        """One row of the journal, durable when this ends."""
+        with self._writing():
+            self._write(point, APPEND, (self._position + 1, *row))
+            self._position += 1
+            self._mark.hint(self._position)
+        self._rows += 1
+        self._bytes += sum(len(text) for text in row if isinstance(text, str))
+
+    def _version_of(self, change: Change, version: int, lease: Lease | None, held: Lease) -> int:
+        """The version that a change has led to already; an error when it has not and can not."""
+        done = "SELECT 1 FROM transitions WHERE workflow = ? AND version = ? AND change = ?"
+        if not self._all(done, change.workflow, change.base + 1, change.id):
+            raise refusal(change, version, lease, held)
+        return change.base + 1
+
+    def _of(self, workflow: str) -> Live:
+        live = self._find(workflow)
+        if live is None:
+            raise unknown(workflow)
+        return live
+
+    def _find(self, workflow: str) -> Live | None:
+        """A workflow that is not in memory has nothing in the journal."""
+        if self._over:
+            raise StoreError(self._over)
+        live = self._lives.get(workflow)
+        if live is None and (rows := self._all("SELECT head, version FROM heads WHERE workflow = ?", workflow)):
+            reserved = f"SELECT {EVENT_LIST} FROM live_events WHERE workflow = ? AND status = 'reserved'"
+            live = Live(decode_state(rows[0][0]), rows[0][1], [*map(event_of, self._all(reserved, workflow))])
+            self._lives[workflow] = live
+        return live
+
+    # -- leases, which end with the process as its lock on the file does
+
+    def _lease_of(self, workflow: str) -> Lease:
+        return self._leases.get(workflow) or Lease(workflow, "", self._first_token, 0)
+
+    def lease(self, workflow: str, host: str, ttl_ms: int) -> Lease | None:
+        self._of(workflow)
+        lease = next_lease(self._lease_of(workflow), workflow, host, self.now(), ttl_ms)
+        if lease is not None:
+            self._leases[workflow] = lease
+        return lease
+
+    def release(self, lease: Lease) -> None:
+        held = self._lease_of(lease.workflow)
+        if held.token == lease.token:
+            self._leases[lease.workflow] = held._replace(host="", expires_at=0)
+
+    # -- events and history
+
+    def _oldest(self, live: Live, topic: str) -> Event | None:
+        first, rest = live.stored.get(topic) or (None, self._stored(live, topic))
+        if topic not in live.stored or (first is not None and first.key in live.changed):
+            first = next(rest, None)
+            live.stored[topic] = first, rest
+        both = (event for event in (first, live.oldest_changed(topic)) if event is not None)
+        return min(both, key=by_seq, default=None)
+
+    def _stored(self, live: Live, topic: str, after_seq: int = 0) -> Iterator[Event]:
+        """Pending events of the table that the journal does not change, in order, read a page at a time."""
+        page: list[Any] = [None] * PAGE
+        while len(page) == PAGE:
+            page = self._all(PENDING, live.head.workflow, topic, after_seq, PAGE)
+            for event in map(event_of, page):
+                after_seq = event.seq
+                if event.key not in live.changed:
+                    yield event
+
+    def peek(self, workflow: str, topic: str, limit: int, after_seq: int = 0) -> tuple[Event, ...]:
+        live = self._of(workflow)
+        of_topic = (event for event in live.changed.values() if event.key.topic == topic and event.seq > after_seq)
+        changed = sorted((event for event in of_topic if event.status == "pending"), key=by_seq)
+        return tuple(islice(merge(changed, self._stored(live, topic, after_seq), key=by_seq), limit))
+
+    def get(self, workflow: str, key: Key) -> Event | None:
+        return self._named_events(self._of(workflow), {key}).get(key)
+
+    def _named_events(self, live: Live, keys: Collection[Key]) -> dict[Key, Event]:
+        """Those of the events that exist. Asked table by table, as DuckDB uses no index below a UNION."""
+        found = {key: live.changed[key] for key in keys if key in live.changed}
+        for table in ("live_events", "finished_events"):
+            if hashes := [name_hash(live.head.workflow, key) for key in keys if key not in found]:
+                named_so = f"SELECT workflow, {EVENT_LIST} FROM {table} WHERE name_hash IN ({str(hashes)[1:-1]})"
+                rows = [row for row in self._all(named_so) if row[0] == live.head.workflow and row[1:3] in keys]
+                found |= {event.key: event for event in (event_of(row[1:]) for row in rows)}
+        return found
+
+    def events(self, workflow: str, after_seq: int = 0, limit: int = 100) -> tuple[Event, ...]:
+        """The numbers of events have no gaps, which lets DuckDB skip the rest of the table."""
+        page = f"SELECT {EVENT_LIST} FROM events WHERE workflow = ? AND seq > ? AND seq <= ? ORDER BY seq"
+        return self._page(workflow, event_of, page, after_seq, after_seq + limit)
+
+    def runs(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[tuple[int, Run], ...]:
+        return self._finished(workflow, "run", Run, after, limit)
+
+    def mutations(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[tuple[int, Mutation], ...]:
+        return self._finished(workflow, "mutation", Mutation, after, limit)
+
+    def sessions(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[tuple[int, Session], ...]:
+        return self._finished(workflow, "session", Session, after, limit)
+
+    def transitions(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[Transition, ...]:
+        """Versions have no gaps either."""
+        columns = 'version, "at", command, rules'
+        page = f"SELECT {columns} FROM transitions WHERE workflow = ? AND version > ? AND version <= ? ORDER BY version"
+        return self._page(workflow, lambda row: transition_of(*row), page, after, after + limit)
+
+    def _finished(
+        self, workflow: str, column: str, kind: type[Value], after: int, limit: int
+    ) -> tuple[tuple[int, Value], ...]:
+        page = f"""SELECT version, {column} FROM transitions
+            WHERE workflow = ? AND {column} IS NOT NULL AND version > ? ORDER BY version LIMIT ?"""
+        return self._page(workflow, lambda row: (row[0], value_of(kind, row[1])), page, after, limit)
+
+    def _page(self, workflow: str, read: Callable[[Any], Value], statement: str, *values: Any) -> tuple[Value, ...]:
+        self._of(workflow)
+        return tuple(map(read, self._all(statement, workflow, *values)))
