@@ -60,7 +60,7 @@ from .rows import (
 
 FOLD_COMMITS: Final = 2_000
 FOLD_BYTES: Final = 8_000_000
-"""The journal is folded when it has so many rows, or so many bytes of heads and events."""
+"""The journal is folded when it has so many rows, or so many bytes."""
 PAGE: Final = 256
 """So many pending events of a topic are brought into memory at once."""
 SETTINGS: Final[dict[str, str | bool | int | float | list[str]]] = {
@@ -75,6 +75,8 @@ MAGIC_AT: Final = 8
 EVENT_LIST: Final = ", ".join(EVENT_COLUMNS)
 TRANSITION_LIST: Final = ", ".join(f'"{column}"' for column in TRANSITION_COLUMNS)
 EVENT_TYPES: Final = ", ".join(f"{c} {'BIGINT' if c == 'seq' else 'VARCHAR'} NOT NULL" for c in EVENT_COLUMNS)
+LINE_COLUMNS: Final = (*TRANSITION_COLUMNS, "head", "events")
+"""A line of the journal is a JSON list of these. One text, as DuckDB takes its time for each column."""
 TRANSITION_TYPES: Final = """
     workflow VARCHAR NOT NULL, version BIGINT NOT NULL, change VARCHAR, "at" BIGINT, name VARCHAR, command VARCHAR,
     rules VARCHAR, run VARCHAR, mutation VARCHAR, session VARCHAR"""
@@ -85,6 +87,12 @@ NAME_HASH: Final = "md5_number_lower(concat_ws(chr(0), workflow, topic, id))"
 def name_hash(workflow: str, key: Key) -> int:
     """The same as NAME_HASH, for a value that is looked up."""
     return int.from_bytes(md5("\0".join((workflow, *key)).encode(), usedforsecurity=False).digest()[8:], "little")
+
+
+def _columns(values: str, names: Sequence[str]) -> str:
+    """A list of texts as columns."""
+    types = {"seq": "::BIGINT", "version": "::BIGINT", "at": "::BIGINT"}
+    return ", ".join(f'{values}[{place}]{types.get(name, "")} AS "{name}"' for place, name in enumerate(names, 1))
 
 
 def _view(name: str, fields: str) -> str:
@@ -104,23 +112,22 @@ MIGRATIONS: Final = (
             keepkernel_schema INTEGER NOT NULL, position BIGINT NOT NULL, latest_at BIGINT NOT NULL,
             closed BOOLEAN NOT NULL)""",
         "INSERT INTO store VALUES (1, 0, 0, true)",
-        f"""
-        CREATE TABLE journal (
-            position BIGINT NOT NULL, {TRANSITION_TYPES}, head VARCHAR NOT NULL, events VARCHAR NOT NULL)""",
+        "CREATE TABLE journal (position BIGINT NOT NULL, line VARCHAR NOT NULL)",
         "CREATE TABLE heads (workflow VARCHAR NOT NULL, version BIGINT NOT NULL, head VARCHAR NOT NULL)",
         f"CREATE TABLE live_events (workflow VARCHAR NOT NULL, {EVENT_TYPES}, name_hash UBIGINT NOT NULL)",
         f"CREATE TABLE finished_events (workflow VARCHAR NOT NULL, {EVENT_TYPES}, name_hash UBIGINT NOT NULL)",
         "CREATE INDEX finished_by_name ON finished_events (name_hash)",
         f"CREATE TABLE past_transitions ({TRANSITION_TYPES})",
+        f"""
+        CREATE VIEW journal_lines AS SELECT position, {_columns("line", LINE_COLUMNS)}
+        FROM (SELECT position, from_json(line, '["VARCHAR"]') AS line FROM journal)""",
         """
-        CREATE VIEW journal_heads AS SELECT workflow, version, head FROM journal
+        CREATE VIEW journal_heads AS SELECT workflow, version, head FROM journal_lines
         QUALIFY row_number() OVER (PARTITION BY workflow ORDER BY position DESC) = 1""",
         f"""
         CREATE VIEW journal_events AS SELECT workflow, {EVENT_LIST} FROM (
-            SELECT position, workflow, {
-            ", ".join(f"e[{n}]{'::BIGINT' if c == 'seq' else ''} AS {c}" for n, c in enumerate(EVENT_COLUMNS, 1))
-        }
-            FROM (SELECT position, workflow, unnest(from_json(events, '[["VARCHAR"]]')) AS e FROM journal))
+            SELECT position, workflow, {_columns("event", EVENT_COLUMNS)} FROM (
+                SELECT position, workflow, unnest(from_json(events, '[["VARCHAR"]]')) AS event FROM journal_lines))
         QUALIFY row_number() OVER (PARTITION BY workflow, seq ORDER BY position DESC) = 1""",
         """
         CREATE VIEW workflows AS SELECT workflow AS name, version, head::JSON AS head FROM (
@@ -132,7 +139,7 @@ MIGRATIONS: Final = (
             UNION ALL FROM journal_events""",
         f"""
         CREATE VIEW transitions AS SELECT {TRANSITION_LIST} FROM past_transitions
-            UNION ALL SELECT {TRANSITION_LIST} FROM journal WHERE version > 0""",
+            UNION ALL SELECT {TRANSITION_LIST} FROM journal_lines WHERE version > 0""",
         _view(
             "run",
             "id handler kind session version status phase outcome retry_of created_at reserved causes data title "
@@ -153,11 +160,11 @@ FOLD: Final = (
     "DELETE FROM finished_events old USING changed WHERE old.workflow = changed.workflow AND old.seq = changed.seq",
     "INSERT INTO live_events FROM changed WHERE status IN ('pending', 'reserved') ORDER BY workflow, seq",
     "INSERT INTO finished_events FROM changed WHERE status NOT IN ('pending', 'reserved') ORDER BY workflow, seq",
-    f"INSERT INTO past_transitions SELECT {TRANSITION_LIST} FROM journal WHERE version > 0 ORDER BY position",
-    "DELETE FROM heads WHERE workflow IN (SELECT workflow FROM journal)",
+    f"INSERT INTO past_transitions SELECT {TRANSITION_LIST} FROM journal_lines WHERE version > 0 ORDER BY position",
+    "DELETE FROM heads WHERE workflow IN (SELECT workflow FROM journal_heads)",
     "INSERT INTO heads FROM journal_heads",
     """UPDATE store SET position = (SELECT max(position) FROM journal),
-    latest_at = greatest(latest_at, (SELECT max("at") FROM journal))""",
+    latest_at = greatest(latest_at, (SELECT max("at") FROM journal_lines))""",
     "DELETE FROM journal",
 )
 """Brings the journal into the tables, with its latest events in the temporary table `changed`; one transaction."""
@@ -165,7 +172,7 @@ CHANGED: Final = f"""
     CREATE OR REPLACE TEMP TABLE changed AS
     SELECT *, {NAME_HASH} AS name_hash FROM journal_events"""
 
-APPEND: Final = f"INSERT INTO journal VALUES (?, ?{', ?' * (len(TRANSITION_COLUMNS) - 1)}, ?, ?)"
+APPEND: Final = "INSERT INTO journal VALUES (?, ?)"
 PENDING: Final = f"""
     SELECT {EVENT_LIST} FROM live_events
     WHERE workflow = ? AND topic = ? AND status = 'pending' AND seq > ? ORDER BY seq LIMIT ?"""
@@ -346,7 +353,7 @@ class DuckDBStore:
                 f"{self._path} has schema version {schema}, and this keepkernel knows {len(MIGRATIONS)}; "
                 "install the keepkernel that wrote it, or a later one"
             )
-        position, at, self._rows = self._one('SELECT max(position), max("at"), count(*) FROM journal')
+        position, at, self._rows = self._one('SELECT max(position), max("at"), count(*) FROM journal_lines')
         self._position = max(self._position, position or 0)
         self._clock.saw(max(latest_at, at or 0))
         self._require_whole(closed)
@@ -510,7 +517,7 @@ class DuckDBStore:
             return False
         head = new_workflow(workflow, policy)
         line = (workflow, 0, *[None] * (len(TRANSITION_COLUMNS) - 2))
-        self._append("create", (*line, encode(head), "[]"))
+        self._append("create", (*line, encode(head), ()))
         self._lives[workflow] = Live(head, 0)
         return True
 
@@ -532,9 +539,8 @@ class DuckDBStore:
         live, held = self._of(change.workflow), self._lease_of(change.workflow)
         if live.version != change.base or (lease is not None and lease.token != held.token):
             return self._version_of(change, live.version, lease, held)
-        events = json.dumps([event_row(event) for event in change.events])
         line = transition_row(change)
-        self._append("commit", (*line, encode(change.head), events))
+        self._append("commit", (*line, encode(change.head), [*map(event_row, change.events)]))
         self._clock.saw(line.at)
         live.apply(change)
         return change.base + 1
@@ -545,14 +551,15 @@ class DuckDBStore:
             with self._writing():
                 self._fold(closed=False)
 
-    def _append(self, point: str, row: Sequence[Any]) -> None:
+    def _append(self, point: str, line: Sequence[Any]) -> None:
         """One row of the journal, durable when this ends."""
+        text = json.dumps(line)
         with self._writing():
-            self._write(point, APPEND, (self._position + 1, *row))
+            self._write(point, APPEND, (self._position + 1, text))
             self._position += 1
             self._mark.hint(self._position)
         self._rows += 1
-        self._bytes += sum(len(text) for text in row if isinstance(text, str))
+        self._bytes += len(text)
 
     def _version_of(self, change: Change, version: int, lease: Lease | None, held: Lease) -> int:
         """The version that a change has led to already; an error when it has not and can not."""
