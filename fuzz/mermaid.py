@@ -6,7 +6,7 @@ from typing import Final
 from ..kernel.commands import NAMES
 from ..kernel.types import Rejected
 from .check import Counterexample, Moment
-from .report import Scene, last_rows, scenes
+from .report import Scene, last_rows, last_words, scenes
 from .setups import TOOL
 
 KERNEL: Final = "kernel"
@@ -35,7 +35,7 @@ def lines(example: Counterexample) -> Iterator[str]:
     if 0 <= example.loop < example.length:
         yield "    end"
     elif example.loop == example.length:
-        yield f"    Note over {KERNEL}: here it stands still for ever"
+        yield f"    Note over {KERNEL}: {last_words(example)}"
     violation = example.violation
     broken = (f"breaks {violation.invariant} ({violation.rule})", violation.text, *last_rows(example))
     yield f"    Note over {KERNEL}: {several(broken)}"

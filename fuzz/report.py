@@ -12,7 +12,7 @@ from ..kernel.commands import NAMES, CreateRetry, CreateRun
 from ..kernel.types import Accepted, Error, Event, Handler, Key, Mutation, Rejected, Retired, Run, State
 from ..spec.invariants import INVARIANTS
 from .abstract import FRESH_RUN, NOW, STALE_RUN
-from .check import Counterexample, Moment, Result, shortest
+from .check import LIVENESS, Counterexample, Moment, Result, shortest
 from .setups import FEATURES, SETUPS, Setup
 from .unreached import EXPECTED
 from .world import World
@@ -148,12 +148,19 @@ def story(example: Counterexample) -> Iterator[str]:
             yield "      from here on it goes round for ever:"
         yield f"{number:4}  {scene.words}"
         yield from (f"        {change}" for change in scene.changes)
-    if example.loop == example.length:
-        yield "      here it stands still for ever"
-    elif example.loop >= 0:
-        yield f"      and so on from step {example.loop + 1}"
+    if example.loop >= 0:
+        yield f"      {last_words(example)}"
     yield f"breaks {violation.invariant} ({violation.rule}): {violation.text}"
     yield from (f"        {row}" for row in last_rows(example))
+
+
+def last_words(example: Counterexample) -> str:
+    """How a story without end ends."""
+    if example.loop < example.length:
+        return f"and so on from step {example.loop + 1}"
+    if example.violation.invariant == LIVENESS["rest is reachable"].invariant:
+        return "from here no way leads to rest"
+    return "here it stands still for ever"
 
 
 def scenes(example: Counterexample) -> Iterator[Scene]:
@@ -183,11 +190,10 @@ def names_in(state: State, started: int) -> dict[str, str]:
 
 def last_rows(example: Counterexample) -> list[str]:
     """The offending rows, with the names of the story."""
-    started = sum(map(starts_a_run, example.moments))
-    before = example.moments[-2].state if example.length > 1 else example.start
-    names = names_in(example.moments[-1].state, started)
-    if example.by_step:
-        names = names_in(before, started - starts_a_run(example.moments[-1]))
+    states = (example.start, *(moment.state for moment in example.moments))
+    told = example.moments[:-1] if example.by_step else example.moments
+    # A broken step is judged with the names from before it.
+    names = names_in(states[len(told)], sum(map(starts_a_run, told)))
     return [re.sub(r"\br[012]\b", lambda found: names[found[0]], row) for row in example.violation.rows]
 
 
