@@ -87,7 +87,7 @@ MIGRATIONS: Final = (
         CREATE TABLE transitions (
             workflow TEXT NOT NULL, version INTEGER NOT NULL, change TEXT NOT NULL, at INTEGER NOT NULL,
             name TEXT NOT NULL, command TEXT NOT NULL, rules TEXT NOT NULL,
-            run TEXT, mutation TEXT, session TEXT, UNIQUE (workflow, version))""",
+            run TEXT, mutation TEXT, session TEXT, PRIMARY KEY (workflow, version)) WITHOUT ROWID""",
         "CREATE INDEX finished_runs ON transitions (workflow, version) WHERE run IS NOT NULL",
         "CREATE INDEX finished_mutations ON transitions (workflow, version) WHERE mutation IS NOT NULL",
         "CREATE INDEX finished_sessions ON transitions (workflow, version) WHERE session IS NOT NULL",
@@ -142,7 +142,7 @@ class SQLiteStore:
             try:
                 self._set_up()
             except BaseException:
-                self._connection.close()
+                self.drop()
                 raise
 
     # -- the file
@@ -188,6 +188,7 @@ class SQLiteStore:
             )
         if not header.startswith(b"SQLite format 3\0") or int.from_bytes(header[68:72]) != APPLICATION_ID:
             raise NotAStore(f"{self._path} was not written by keepkernel; name another file")
+        self._require_known(int.from_bytes(header[60:64]))
         if not self._log.exists() and self._log_mark("mode=ro&immutable=1") == "open":
             raise DamagedStore(
                 f"{self._log} is missing: {self._path.name} was not closed in order, and its last commits stood there. "
@@ -219,15 +220,17 @@ class SQLiteStore:
             raise DamagedStore(f"{self._path} has been cut short; restore a copy")
         self._clock.saw(execute("SELECT ifnull(max(changed_at), 0) FROM workflows").fetchone()[0])
 
+    def _require_known(self, version: int) -> None:
+        if version > len(MIGRATIONS):
+            raise NewerStore(
+                f"{self._path} has schema version {version}, and this keepkernel knows {len(MIGRATIONS)}; "
+                "install the keepkernel that wrote it, or a later one"
+            )
+
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """Bring the schema up to date, one transaction a version."""
-        newest = len(MIGRATIONS)
-        while (version := connection.execute("PRAGMA user_version").fetchone()[0]) != newest:
-            if version > newest:
-                raise NewerStore(
-                    f"{self._path} has schema version {version}, and this keepkernel knows {newest}; "
-                    "install the keepkernel that wrote it, or a later one"
-                )
+        while (version := connection.execute("PRAGMA user_version").fetchone()[0]) != len(MIGRATIONS):
+            self._require_known(version)
             with self._writing(connection):
                 if connection.execute("PRAGMA user_version").fetchone()[0] == version:
                     for statement in MIGRATIONS[version]:
@@ -237,10 +240,11 @@ class SQLiteStore:
     def _begin_log(self) -> None:
         """Bring the log into the main file, and begin a new one with its mark; see the top of this module.
 
-        The log's file is there, if empty, as long as the main file says `open`. So dying in between is harmless.
+        The log's file is there as long as the main file says `open`, so dying in between is harmless. It keeps its
+        length, because a commit that makes a file longer takes twice the time.
         """
         self._write("mark open", "UPDATE store SET log = 'open'")
-        self._write("checkpoint", "PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._write("checkpoint", "PRAGMA wal_checkpoint(RESTART)").fetchall()
         self._write("mark logged", "UPDATE store SET log = 'logged'")
         self._commits = 0
 
@@ -260,11 +264,13 @@ class SQLiteStore:
 
     def drop(self) -> None:
         """SQLite tidies the log up when its last connection closes; a process that dies leaves it."""
-        kept = self._log.with_suffix(".kept")
-        os.link(self._log, kept)
+        kept = self._path.with_name(f"{self._path.name}-kept")
+        if self._log.exists():
+            os.link(self._log, kept)
         self._connection.close()
-        os.replace(kept, self._log)
-        kept.unlink(missing_ok=True)
+        if kept.exists():
+            os.replace(kept, self._log)
+        kept.unlink(missing_ok=True)  # Two names of one file are not replaced.
 
     # -- statements
 
