@@ -1,0 +1,445 @@
+"""What `keepkernel crash` does: every workflow dies at every point, or at every pair of points, and must come to rest.
+
+Exit codes: 0 everything holds, 1 something is violated, 2 wrong usage, 3 not decided.
+"""
+
+import json
+import os
+import random
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+from ..adapters.host import Host
+from ..adapters.stores import KINDS
+from ..kernel.ports import StoreError
+from .commands import EXIT_CODES, aligned, wrong_usage
+from .explorer import Verdict
+from .judge import changed
+from .progress import Watch
+from .report import plural, wrapped
+from .trials import Ground, NotReached, Picture, Trial, ground, killed, pictured, revived, simulated
+from .workflows import WORKFLOWS, Workflow
+
+Deaths = tuple[int, ...]
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+PAIRS_SECONDS: Final = 600.0
+"""For so long pairs are tried with real kills, when nothing else is said."""
+SHOWN: Final = 5
+"""So many failures of a workflow are told in full; the rest is counted."""
+
+
+class Wanted(NamedTuple):
+    """What to try, as the command line says it."""
+
+    store: str = "duckdb:"
+    depth: int = 1
+    in_process: bool = False
+    workflow: str = ""
+    seconds: float = 0
+    """A limit for pairs; what is tried until then is a sample."""
+    seed: int = 1
+
+
+class Failure(NamedTuple):
+    deaths: Deaths
+    died: tuple[str, ...]
+    violations: tuple[str, ...]
+
+
+class Swept(NamedTuple):
+    """What became of one workflow."""
+
+    workflow: str
+    points: int
+    """The crash points of a life in which nobody dies."""
+    pairs: int
+    """Pairs that were tried, with those that leave the same files behind."""
+    all_pairs: int
+    """Pairs that there are; 0 when none were wanted."""
+    trials: int
+    """Trials that were brought to rest and judged."""
+    seconds: float
+    failures: tuple[Failure, ...]
+    complete: bool = True
+
+    @property
+    def verdict(self) -> Verdict:
+        return "violated" if self.failures else "holds" if self.complete else "not decided"
+
+
+def failures_of(clean: Trial, trial: Trial, deaths: Deaths) -> tuple[Failure, ...]:
+    """What is wrong with a trial, by itself and beside one in which nobody died."""
+    found = trial.violations
+    if clean.ending is not None and trial.ending is not None:
+        found += changed(clean.ending, trial.ending)
+    return (Failure(deaths, trial.died, found),) if found else ()
+
+
+# --- in one process ----------------------------------------------------------------------------------
+
+
+class First(NamedTuple):
+    """A first death, and the life after it."""
+
+    point: int
+    width: int
+    """So many points, from this one on, leave the same behind."""
+    picture: Picture | None
+    """None when the store has no files."""
+    trial: Trial
+
+
+def swept_in_process(workflow: Workflow, where: Ground, depth: int, until: float, seed: int) -> Swept:
+    """Every point, or pair of points, of one workflow; pairs until some time."""
+    began = time.monotonic()
+    clean = simulated(workflow, where)
+    failures = failures_of(clean, clean, ())
+    firsts = list(first_deaths(workflow, where, clean)) if not failures else []
+    for first in firsts:
+        failures += failures_of(clean, first.trial, (first.point,))
+    trials, pairs, all_pairs = 1 + len(firsts), 0, 0
+    if depth > 1 and not failures:
+        all_pairs = sum(first.width * len(first.trial.points) for first in firsts)
+        random.Random(seed).shuffle(firsts)
+        for first in firsts:
+            if until and time.monotonic() > until:
+                break
+            for point, trial in second_deaths(workflow, where, first):
+                failures += failures_of(clean, trial, (first.point, point))
+                trials += 1
+            pairs += first.width * len(first.trial.points)
+    seconds = time.monotonic() - began
+    return Swept(workflow.name, len(clean.points), pairs, all_pairs, trials, seconds, failures)
+
+
+def first_deaths(workflow: Workflow, where: Ground, clean: Trial) -> Iterator[First]:
+    if where.scheme == "memory":
+        for point in range(1, len(clean.points) + 1):
+            yield First(point, 1, None, simulated(workflow, where, (point,)))
+        return
+    names, deaths = pictured(workflow, where, None, 0)
+    ends = [death.point for death in deaths[1:]] + [len(names) + 1]
+    for death, end in zip(deaths, ends, strict=True):
+        trial = revived(workflow, where, death.picture, (death.name,))
+        yield First(death.point, end - death.point, death.picture, trial)
+
+
+def second_deaths(workflow: Workflow, where: Ground, first: First) -> Iterator[tuple[int, Trial]]:
+    if first.picture is None:
+        for point in range(1, len(first.trial.points) + 1):
+            yield point, simulated(workflow, where, (first.point, point))
+        return
+    for death in pictured(workflow, where, first.picture, 1)[1]:
+        yield death.point, revived(workflow, where, death.picture, (*first.trial.died, death.name))
+
+
+# --- with real kills ---------------------------------------------------------------------------------
+
+
+def timed(workflow: Workflow, where: Ground, deaths: Deaths) -> tuple[Trial, float]:
+    began = time.monotonic()
+    return killed(workflow, where, deaths), time.monotonic() - began
+
+
+def swept_by_kills(workflows: list[Workflow], wanted: Wanted, pool: "Pool") -> list[Swept]:
+    """All workflows at once: a run of each without a death, then all points, then pairs as long as there is time."""
+    tried = {w.name: Tried(w) for w in workflows}
+    for (w, _), (trial, seconds) in pool.each(timed, [(w, ()) for w in workflows], "clean runs"):
+        tried[w.name].add((), trial, seconds)
+    points = [(t.workflow, (n,)) for t in tried.values() for n in t.points_of()]
+    for (w, deaths), (trial, seconds) in pool.each(timed, points, "points"):
+        tried[w.name].add(deaths, trial, seconds)
+    if wanted.depth > 1:
+        pairs = [(t.workflow, (n, m)) for t in tried.values() for n in t.points_of() for m in t.points_of(n)]
+        random.Random(wanted.seed).shuffle(pairs)
+        until = time.monotonic() + (wanted.seconds or PAIRS_SECONDS)
+        for (w, deaths), (trial, seconds) in pool.each(timed, pairs, "pairs", until):
+            tried[w.name].add(deaths, trial, seconds)
+    return [t.swept(wanted.depth) for t in tried.values()]
+
+
+class Tried:
+    """The trials of one workflow, as they come in."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self.workflow = workflow
+        self._clean: Trial | None = None
+        self._after: dict[int, int] = {}
+        """First point -> how many points the second life has."""
+        self._pairs = 0
+        self._seconds = 0.0
+        self._failures: tuple[Failure, ...] = ()
+
+    def add(self, deaths: Deaths, trial: Trial, seconds: float) -> None:
+        self._seconds += seconds
+        if not deaths:
+            self._clean = trial
+        elif len(deaths) == 1:
+            self._after[deaths[0]] = len(trial.points)
+        else:
+            self._pairs += 1
+        self._failures += failures_of(self._clean or trial, trial, deaths)
+
+    def points_of(self, first: int = 0) -> range:
+        """The points of the life without a death, or of the one after a first death; none when that one failed."""
+        if first:
+            failed = any(failure.deaths == (first,) for failure in self._failures)
+            return range(0) if failed else range(1, self._after.get(first, 0) + 1)
+        return range(1, len(self._clean.points) + 1) if self._clean is not None else range(0)
+
+    def swept(self, depth: int) -> Swept:
+        points = len(self.points_of())
+        all_pairs = sum(self._after.values()) if depth > 1 else 0
+        trials = 1 + len(self._after) + self._pairs
+        whole = self._clean is not None and len(self._after) == points
+        failures = tuple(sorted(self._failures))
+        return Swept(self.workflow.name, points, self._pairs, all_pairs, trials, self._seconds, failures, whole)
+
+
+# --- many at a time ----------------------------------------------------------------------------------
+
+SHARED: dict[str, Ground] = {}
+"""What the processes of the pool know of their ground; they are forked, so that nothing is copied."""
+
+
+def start_worker(where: Ground) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which lets them finish.
+    SHARED["ground"] = where
+
+
+def at_work(function: Callable[..., Result], workflow: Workflow, rest: tuple[Any, ...]) -> Result:
+    return function(workflow, SHARED["ground"], *rest)
+
+
+class Pool:
+    """A process for every core, each forked from this one while no store is open."""
+
+    def __init__(self, where: Ground, watch: Watch) -> None:
+        self._watch = watch
+        self._cores = os.cpu_count() or 1
+        self._executor = ProcessPoolExecutor(self._cores, get_context("fork"), start_worker, (where,))
+
+    def each(
+        self, function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], what: str, until: float = 0
+    ) -> Iterator[tuple[tuple[Any, ...], Result]]:
+        """Results as they come; nothing new is begun after a time, or after Ctrl-C."""
+        queue, done = iter(tasks), 0
+        running: dict[Future[Result], tuple[Any, ...]] = {}
+        while True:
+            over = self._watch.stopped or (until and time.monotonic() > until)
+            for task in islice(queue, 0 if over else 2 * self._cores - len(running)):
+                running[self._executor.submit(at_work, function, task[0], task[1:])] = task
+            if not running:
+                return
+            for future in wait(running, timeout=0.2, return_when=FIRST_COMPLETED).done:
+                done += 1
+                yield running.pop(future), future.result()
+            self._watch.show(f"{done:,} of {len(tasks):,} {what}")
+
+    def close(self) -> None:
+        self._executor.shutdown()
+
+
+# --- the command -------------------------------------------------------------------------------------
+
+
+def crash(wanted: Wanted, *, point: str = "", as_json_text: bool = False) -> int:
+    """Sweep, or repeat one trial; print what came of it, and return the exit code."""
+    workflows = chosen(wanted.workflow)
+    with scratch(wanted) as where:
+        if point:
+            if not wanted.workflow:
+                wrong_usage("--point goes with --workflow: each has its own points")
+            return one_trial(workflows[0], where, wanted, deaths_of(point))
+        began = time.monotonic()
+        rows, stopped = swept(workflows, where, wanted)
+    document = summary(rows, wanted, time.monotonic() - began, stopped)
+    if as_json_text:
+        print(json.dumps(document, indent=2, ensure_ascii=False), flush=True)
+    else:
+        print("\n".join(lines(rows, wanted, document)), flush=True)
+    verdict: Verdict = document["verdict"]
+    return EXIT_CODES[verdict]
+
+
+def swept(workflows: list[Workflow], where: Ground, wanted: Wanted) -> tuple[list[Swept], bool]:
+    """A row for each workflow, and whether somebody stopped it."""
+    with Watch("crash") as watch:
+        pool = Pool(where, watch)
+        try:
+            if not wanted.in_process:
+                return swept_by_kills(workflows, wanted, pool), watch.stopped
+            until = time.monotonic() + wanted.seconds if wanted.seconds else 0.0
+            tasks = [(w, wanted.depth, until, wanted.seed) for w in workflows]
+            found = {task[0].name: row for task, row in pool.each(swept_in_process, tasks, "workflows")}
+            return [found.get(w.name, Swept(w.name, 0, 0, 0, 0, 0.0, (), False)) for w in workflows], watch.stopped
+        finally:
+            pool.close()
+
+
+def chosen(name: str) -> list[Workflow]:
+    if name and name not in WORKFLOWS:
+        wrong_usage(f"there is no workflow {name!r}; there are: {', '.join(WORKFLOWS)}")
+    return [WORKFLOWS[name]] if name else list(WORKFLOWS.values())
+
+
+def deaths_of(text: str) -> Deaths:
+    """
+    >>> deaths_of("57"), deaths_of("57,3")
+    ((57,), (57, 3))
+    """
+    words = text.split(",")
+    if not all(word.strip().isdecimal() and int(word) for word in words):
+        wrong_usage(f"--point takes N or N,M, counted from 1, and not {text!r}")
+    return tuple(map(int, words))
+
+
+@contextmanager
+def scratch(wanted: Wanted, make_host: type[Host] = Host) -> Iterator[Ground]:
+    """A folder for stores, beside the one that the URL names, which is never touched.
+
+    In one process nothing needs to be durable, so that memory does for a disk where the system offers it.
+    """
+    scheme, colon, location = wanted.store.partition(":")
+    if not colon or scheme not in ("memory", "sqlite", "duckdb"):
+        wrong_usage(
+            f"{wanted.store} can not be swept; write memory:, sqlite: or duckdb:, with a PATH beside which to work"
+        )
+    if scheme == "memory" and not wanted.in_process:
+        wrong_usage("a store in memory dies with its process; add --in-process")
+    folder = Path(location).absolute().parent if location else Path(tempfile.gettempdir())
+    if wanted.in_process and os.access(SHARED_MEMORY_DISK, os.W_OK):
+        folder = SHARED_MEMORY_DISK
+    if not os.access(folder, os.W_OK):
+        wrong_usage(f"{folder} is no folder that can be written")
+    with tempfile.TemporaryDirectory(prefix="keepkernel-crash-", dir=folder) as name:
+        try:
+            where = ground(scheme, Path(name), make_host)
+        except StoreError as error:
+            wrong_usage(str(error))
+        yield where
+
+
+SHARED_MEMORY_DISK: Final = Path("/dev/shm")
+
+
+def one_trial(workflow: Workflow, where: Ground, wanted: Wanted, deaths: Deaths) -> int:
+    """The same trial again, told step by step."""
+    die = simulated if wanted.in_process else killed
+    clean = die(workflow, where)
+    try:
+        trial = die(workflow, where, deaths)
+    except NotReached as error:
+        wrong_usage(str(error))
+    failures = failures_of(clean, trial, deaths) or failures_of(clean, clean, ())
+    print(f"{workflow.name}: {workflow.text}")
+    for life, (point, name) in enumerate(zip(deaths, trial.died, strict=True), 1):
+        print(f"  life {life} dies at point {point}: {name}")
+    print(*(f"  {line}" for line in trial.story), sep="\n")
+    for failure in failures:
+        print(*(f"  broken: {violation}" for violation in failure.violations), sep="\n")
+    print("violated" if failures else "holds")
+    return EXIT_CODES["violated" if failures else "holds"]
+
+
+# --- telling -----------------------------------------------------------------------------------------
+
+
+def summary(rows: list[Swept], wanted: Wanted, seconds: float, stopped: bool) -> dict[str, Any]:
+    verdicts = {row.verdict for row in rows}
+    verdict: Verdict = "violated" if "violated" in verdicts else "not decided" if "not decided" in verdicts else "holds"
+    return {
+        "verdict": "not decided" if stopped and verdict == "holds" else verdict,
+        "store": wanted.store,
+        "depth": wanted.depth,
+        "in_process": wanted.in_process,
+        "seed": wanted.seed,
+        "seconds": round(seconds, 1),
+        "points": sum(row.points for row in rows),
+        "pairs": sum(row.pairs for row in rows),
+        "all_pairs": sum(row.all_pairs for row in rows),
+        "trials": sum(row.trials for row in rows),
+        "workflows": [
+            {
+                "workflow": row.workflow,
+                "text": WORKFLOWS[row.workflow].text,
+                "points": row.points,
+                "pairs": row.pairs,
+                "all_pairs": row.all_pairs,
+                "trials": row.trials,
+                "seconds": round(row.seconds, 2),
+                "verdict": row.verdict,
+                "failures": [
+                    {**failure._asdict(), "reproduce": reproduce(row.workflow, failure, wanted)}
+                    for failure in row.failures
+                ],
+            }
+            for row in rows
+        ],
+    }
+
+
+def reproduce(workflow: str, failure: Failure, wanted: Wanted) -> str:
+    """The one command that shows this failure again."""
+    way = " --in-process" if wanted.in_process else ""
+    point = f" --point {','.join(map(str, failure.deaths))}" if failure.deaths else ""
+    return f"keepkernel crash --store {wanted.store} --workflow {workflow}{point}{way}"
+
+
+HEAD: Final = ("workflow", "store", "points", "pairs", "trials", "seconds", "verdict")
+
+
+def lines(rows: list[Swept], wanted: Wanted, document: dict[str, Any]) -> Iterator[str]:
+    store = KINDS[wanted.store.partition(":")[0]].shape.partition(":")[0]
+    cells = [
+        (
+            r.workflow,
+            store,
+            f"{r.points:,}",
+            pairs(r.pairs, r.all_pairs),
+            f"{r.trials:,}",
+            f"{r.seconds:.1f}",
+            r.verdict,
+        )
+        for r in rows
+    ]
+    yield from aligned([HEAD, *cells], right=(2, 3, 4, 5))
+    yield ""
+    for row in rows:
+        yield from troubles(row, wanted)
+    sample = f", a sample by seed {wanted.seed}" if document["pairs"] < document["all_pairs"] else ""
+    counted = f"{plural(document['points'], 'point')}, {pairs(document['pairs'], document['all_pairs'])} pairs{sample}"
+    way = "crashes simulated in one process" if wanted.in_process else "processes killed by SIGKILL"
+    trials = plural(document["trials"], "trial")
+    yield f"{document['verdict']}: {counted}, {trials} in {document['seconds']:.0f} s, {way}"
+    if wanted.in_process and store != "memory":
+        yield from wrapped(
+            "Counted once: ", "points between which nothing is written leave the same files, and are one trial."
+        )
+
+
+def pairs(tried: int, there: int) -> str:
+    return f"{tried:,}" if tried == there else f"{tried:,} of {there:,}"
+
+
+def troubles(row: Swept, wanted: Wanted) -> Iterator[str]:
+    for failure in row.failures[:SHOWN]:
+        places = " then ".join(f"{n} ({name})" for n, name in zip(failure.deaths, failure.died, strict=True))
+        yield f"{row.workflow}, {f'death at {places}' if places else 'without a death'}:"
+        for violation in failure.violations[:SHOWN]:
+            yield from wrapped("  ", violation)
+        yield f"  {reproduce(row.workflow, failure, wanted)}"
+    if len(row.failures) > SHOWN:
+        yield f"{row.workflow}: and {len(row.failures) - SHOWN} more"
+    if row.failures:
+        yield ""
