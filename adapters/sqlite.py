@@ -133,6 +133,7 @@ class SQLiteStore:
         self._path = Path(path)
         self._clock = ForwardClock(clock)
         self._reach = reach
+        self._busy_ms = busy_ms
         self._commits = 0
         with self._troubles_named():
             if not self._path.exists():
@@ -244,23 +245,32 @@ class SQLiteStore:
         length, because a commit that makes a file longer takes twice the time.
         """
         self._write("mark open", "UPDATE store SET log = 'open'")
-        self._write("checkpoint", "PRAGMA wal_checkpoint(RESTART)").fetchall()
+        self._write("checkpoint", "PRAGMA wal_checkpoint(RESTART)")
         self._write("mark logged", "UPDATE store SET log = 'logged'")
         self._commits = 0
 
     def close(self) -> None:
         """The last one to leave brings all into the main file and removes the log."""
-        with self._troubles_named(), closing(self._connection) as connection:
-            self._begin_log()
-            self._write("mark closed", "UPDATE store SET log = 'closed'")
-            connection.execute("PRAGMA busy_timeout = 0")
+        with self._troubles_named():
             try:
-                self._write("leave", "PRAGMA journal_mode = DELETE")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-                    raise
-                connection.execute("PRAGMA busy_timeout = 5000")
-                self._write("mark logged", "UPDATE store SET log = 'logged'")
+                self._leave()
+            except BaseException:
+                self.drop()
+                raise
+            self._connection.close()
+
+    def _leave(self) -> None:
+        self._begin_log()
+        self._write("mark closed", "UPDATE store SET log = 'closed'")
+        self._connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            self._write("leave", "PRAGMA journal_mode = DELETE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+            # Others go on with the log.
+            self._connection.execute(f"PRAGMA busy_timeout = {self._busy_ms}")
+            self._write("mark logged", "UPDATE store SET log = 'logged'")
 
     def drop(self) -> None:
         """SQLite tidies the log up when its last connection closes; a process that dies leaves it."""
@@ -276,11 +286,13 @@ class SQLiteStore:
 
     def _write(
         self, point: str, statement: str, values: Sequence[Any] = (), connection: sqlite3.Connection | None = None
-    ) -> sqlite3.Cursor:
+    ) -> int:
+        """How many rows it changed; the statement is at its end, whatever happens at the point after it."""
         self._reach(f"{point}: before")
         cursor = (connection or self._connection).execute(statement, values)
+        cursor.fetchall()
         self._reach(f"{point}: after")
-        return cursor
+        return cursor.rowcount
 
     @contextmanager
     def _writing(self, connection: sqlite3.Connection | None = None) -> Iterator[None]:
@@ -342,7 +354,7 @@ class SQLiteStore:
         head = encode(new_workflow(workflow, policy))
         with self._troubles_named():
             statement = "INSERT INTO workflows VALUES (?, 0, 0, '', 0, 0, ?) ON CONFLICT DO NOTHING"
-            return self._write("create", statement, (workflow, head)).rowcount == 1
+            return self._write("create", statement, (workflow, head)) == 1
 
     def workflows(self, after: str = "", limit: int = 100) -> tuple[str, ...]:
         rows = self._all("SELECT name FROM workflows WHERE name > ? ORDER BY name LIMIT ?", after, limit)
@@ -384,7 +396,7 @@ class SQLiteStore:
                 self._begin_log()
             with self._writing():
                 moved = self._write("head", MOVE_HEAD, (head, line.at, change.workflow, change.base, token))
-                if moved.rowcount != 1:
+                if moved != 1:
                     return self._version_of(change, lease)
                 self._write("transition", PUT_TRANSITION, line)
                 for event in change.events:

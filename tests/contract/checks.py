@@ -1,0 +1,557 @@
+"""The contract of stores, one check each. `test_stores.py` runs them on every store, `test_broken.py` on broken ones.
+
+A check takes a place, opens stores there as it likes, and fails when a promise of `kernel.ports.Store` is broken.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+import pytest
+from contract.places import Dies, Place
+from flow import FILE, POLL, START, TELL, TOOL, TOPICS, mail
+from walks import POLICY, walk
+
+from keepkernel import (
+    Accepted,
+    Begin,
+    Command,
+    CreateRun,
+    Deploy,
+    EndRun,
+    Event,
+    Grant,
+    Key,
+    Pause,
+    Policy,
+    Prepared,
+    Publication,
+    Publish,
+    RecordMutation,
+    Resume,
+    Retired,
+    StartSession,
+    State,
+    new_workflow,
+    step,
+)
+from keepkernel.adapters.points import SimulatedCrash
+from keepkernel.kernel.commands import Mutating
+from keepkernel.kernel.ports import Change, Conflict, LeaseLost, Loaded, Store, Transition, UnknownWorkflow, change_of
+
+Check = Callable[[Place], None]
+
+
+# --- helpers -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def opened(place: Place) -> Iterator[Store]:
+    """A store that is closed in order."""
+    store = place.open()
+    yield store
+    store.close()
+
+
+def change_for(store: Store, command: Command, name: str, workflow: str = "w") -> Change:
+    """What an accepted command asks the store to write."""
+    loaded = store.load(workflow, command)
+    outcome = step(loaded.state, command)
+    assert isinstance(outcome, Accepted), f"{command} was refused: {outcome}"
+    return change_of(name, loaded, command, outcome)
+
+
+def do(store: Store, *commands: Command, workflow: str = "w") -> None:
+    """Commands that are accepted, each under an id of its own."""
+    for command in commands:
+        change = change_for(store, command, f"change {store.load(workflow).version}", workflow)
+        assert store.commit(change) == change.base + 1
+
+
+def publish(topic: str, name: str, title: str = "a title", payload: str = "{}") -> Publish:
+    return Publish(START, Publication(Key(topic, name), title, payload))
+
+
+BEGINNING = (Deploy(START, "v1", TOPICS, (FILE, TELL, POLL)), Resume(START), Grant(START, TOOL))
+RUN = (StartSession(START, "s1"), CreateRun(START, "r1", "s1", "file"), Begin(START, "r1"))
+CRASHED = EndRun(START, "r1", "crashed", "why")
+
+
+def begun(store: Store, workflow: str = "w") -> Store:
+    """A workflow at work."""
+    store.create(workflow, Policy())
+    do(store, *BEGINNING, workflow=workflow)
+    return store
+
+
+def pages(page: Callable[[int], tuple[Any, ...]], place_of: Callable[[Any], int]) -> list[Any]:
+    """All of a list, page by page."""
+    found: list[Any] = []
+    while more := page(place_of(found[-1]) if found else 0):
+        found += more
+    return found
+
+
+def contents(store: Store, workflow: str = "w", limit: int = 100) -> tuple[Any, ...]:
+    """Everything that a store tells of a workflow."""
+    loaded = store.load(workflow)
+    return (
+        loaded,
+        pages(lambda after: store.events(workflow, after, limit), lambda event: event.seq),
+        *(
+            pages(lambda after, of=of: of(workflow, after, limit), lambda row: row[0])
+            for of in (store.runs, store.mutations, store.sessions, store.transitions)
+        ),
+    )
+
+
+# --- workflows ---------------------------------------------------------------------------------------
+
+
+def creates_and_lists(place: Place) -> None:
+    with opened(place) as store:
+        names = ["b", "a", "ä", "Z", "🎈", "a b", "a'b", "\uffff"]
+        assert [store.create(name, Policy()) for name in (*names, "a")] == [True] * len(names) + [False]
+        ordered = tuple(sorted(names))
+        assert store.workflows() == ordered
+        assert store.workflows(limit=3) == ordered[:3]
+        assert store.workflows(after=ordered[2], limit=3) == ordered[3:6]
+        assert store.workflows(after=ordered[-1]) == ()
+
+
+def a_new_workflow_is_a_draft(place: Place) -> None:
+    with opened(place) as store:
+        store.create("w", POLICY)
+        store.create("w", Policy())
+        assert store.load("w") == Loaded(new_workflow("w", POLICY), 0)
+        assert contents(store)[1:] == ([], [], [], [], [])
+
+
+def an_unknown_workflow_is_named(place: Place) -> None:
+    with opened(place) as store:
+        begun(store, "other")
+        change = change_for(store, Pause(START), "change", "other")
+        for ask in (
+            lambda: store.load("w"),
+            lambda: store.commit(change._replace(workflow="w", head=change.head._replace(workflow="w"))),
+            lambda: store.lease("w", "host", 10),
+            lambda: store.peek("w", "mail", 10),
+            lambda: store.get("w", Key("mail", "m")),
+            lambda: store.events("w"),
+            lambda: store.runs("w"),
+            lambda: store.mutations("w"),
+            lambda: store.sessions("w"),
+            lambda: store.transitions("w"),
+        ):
+            with pytest.raises(UnknownWorkflow, match="w"):
+                ask()
+
+
+def workflows_do_not_mix(place: Place) -> None:
+    with opened(place) as store:
+        begun(store, "one")
+        begun(store, "two")
+        do(store, publish("mail", "m1", "of one"), *RUN, workflow="one")
+        do(store, publish("mail", "m1", "of two"), workflow="two")
+        do(store, CRASHED, workflow="one")
+        assert [store.get(name, Key("mail", "m1")).title for name in ("one", "two")] == ["of one", "of two"]
+        assert (len(store.runs("one")), store.runs("two")) == (1, ())
+        assert [len(store.transitions(name)) for name in ("one", "two")] == [8, 4]
+        assert [event.title for event in store.load("two").state.events] == ["of two"]
+
+
+# --- commits -----------------------------------------------------------------------------------------
+
+
+def a_commit_is_seen(place: Place) -> None:
+    with opened(place) as store:
+        begun(store)
+        before = store.load("w")
+        change = change_for(store, publish("mail", "m1"), "change")
+        assert store.commit(change) == before.version + 1
+        after = store.load("w")
+        assert after == Loaded(change.head._replace(events=change.events), before.version + 1)
+        line = Transition(after.version, change.command.now, change.command, change.rules)
+        assert store.transitions("w", before.version) == (line,)
+
+
+def of_two_commits_on_one_version_one_wins(place: Place) -> None:
+    with opened(place) as store:
+        begun(store)
+        first = change_for(store, publish("mail", "m1"), "first")
+        second = change_for(store, Pause(START), "second")
+        store.commit(first)
+        there = contents(store)
+        with pytest.raises(Conflict, match="load it again"):
+            store.commit(second)
+        assert contents(store) == there
+        store.commit(change_for(store, Pause(START), "second, again"))
+        assert store.load("w").state.status == "paused"
+
+
+def a_commit_from_the_future_is_a_conflict(place: Place) -> None:
+    with opened(place) as store:
+        begun(store)
+        there = contents(store)
+        change = change_for(store, Pause(START), "change")
+        with pytest.raises(Conflict):
+            store.commit(change._replace(base=change.base + 1))
+        assert contents(store) == there
+
+
+def a_lost_answer_is_recognised(place: Place) -> None:
+    """The same change again is the same version, also when others came in between or took the lease over."""
+    with opened(place) as store:
+        begun(store)
+        lease = store.lease("w", "host", 10)
+        change = change_for(store, publish("mail", "m1"), "change")
+        version = store.commit(change, lease)
+        there = contents(store)
+        assert store.commit(change, lease) == version
+        assert contents(store) == there
+        do(store, publish("mail", "m2"), Pause(START))
+        place.clock.at += 10
+        assert store.lease("w", "another", 10) is not None
+        there = contents(store)
+        assert store.commit(change, lease) == version
+        assert contents(store) == there
+        with pytest.raises(LeaseLost):
+            store.commit(change._replace(id="another"), lease)
+
+
+def commits_with_many_events_are_whole(place: Place) -> None:
+    with opened(place) as store:
+        begun(store)
+        events = fill(store, "mail", 1_500)
+        assert pages(lambda after: store.events("w", after, 700), lambda event: event.seq) == list(events)
+
+
+def fill(store: Store, topic: str, count: int) -> tuple[Event, ...]:
+    """Many pending events in one commit, as a producer's commit would bring them."""
+    state, version = store.load("w")
+    numbers = range(state.next_seq, state.next_seq + count)
+    events = tuple(Event(Key(topic, f"{topic}{n}"), n, "pending", "", "title", "{}", "", ()) for n in numbers)
+    head = state._replace(events=(), next_seq=state.next_seq + count)
+    store.commit(Change(f"fill {version}", "w", version, Resume(START), (), head, events, Retired()))
+    return events
+
+
+STRANGE = (
+    "a'b\"c`;--",
+    "Zoë 🎈",
+    "nul\0inside",
+    "line\nbreak\ttab\r",
+    "\\u0000 %s ? $1 :a {} \\",
+    " ",
+    "\uffff",
+    "NULL",
+)
+
+
+def strange_texts_come_back(place: Place) -> None:
+    with opened(place) as store:
+        begun(store)
+        long = '"' + "é" * 300_000 + '"'
+        for name in STRANGE:
+            do(store, publish("mail", name, f"title {name}", long))
+        found = [store.get("w", Key("mail", name)) for name in STRANGE]
+        assert [(e.key.id, e.title, e.payload) for e in found] == [(n, f"title {n}", long) for n in STRANGE]
+        assert [e.key.id for e in store.peek("w", "mail", 100)] == list(STRANGE)
+        do(store, *RUN, Prepared(START, "r1", mail(*STRANGE), long, STRANGE[2]))
+        assert {e.key.id for e in store.load("w").state.events if e.status == "reserved"} == set(STRANGE)
+        do(store, EndRun(START, "r1", "paused:transient", "".join(STRANGE)))
+        assert store.runs("w")[0][1].message == "".join(STRANGE)
+        assert store.runs("w")[0][1].data == long
+
+
+# --- leases ------------------------------------------------------------------------------------------
+
+
+def of_two_hosts_one_gets_the_lease(place: Place) -> None:
+    with opened(place) as store:
+        begun(store)
+        held = store.lease("w", "one", 100)
+        assert held == ("w", "one", held.token, START + 100)
+        assert store.lease("w", "two", 100) is None
+        place.clock.at += 60
+        renewed = store.lease("w", "one", 100)
+        assert renewed == held._replace(expires_at=START + 160)
+        place.clock.at += 99
+        assert store.lease("w", "two", 100) is None
+        place.clock.at += 1
+        taken = store.lease("w", "two", 100)
+        assert (taken.host, taken.token > held.token) == ("two", True)
+        assert store.lease("w", "one", 100) is None
+
+
+def who_lost_the_lease_can_not_commit(place: Place) -> None:
+    with opened(place) as store:
+        begun(store)
+        old = store.lease("w", "one", 10)
+        store.commit(change_for(store, publish("mail", "m1"), "first"), old)
+        late = change_for(store, publish("mail", "m2"), "late")
+        place.clock.at += 10
+        new = store.lease("w", "two", 10)
+        there = contents(store)
+        with pytest.raises(LeaseLost, match="two"):
+            store.commit(late, old)
+        assert contents(store) == there
+        store.release(old)
+        assert store.lease("w", "one", 10) is None, "who lost a lease can not give it back"
+        store.commit(late, new)
+        do(store, Pause(START))  # People need no lease.
+
+
+def a_lease_that_ran_out_is_another(place: Place) -> None:
+    """Someone may have driven the workflow in between, even when the same host comes back."""
+    with opened(place) as store:
+        begun(store)
+        first = store.lease("w", "one", 10)
+        place.clock.at += 10
+        assert store.lease("w", "one", 10).token > first.token
+        with pytest.raises(LeaseLost):
+            store.commit(change_for(store, Pause(START), "change"), first)
+
+
+def a_released_lease_is_free(place: Place) -> None:
+    with opened(place) as store:
+        begun(store)
+        first = store.lease("w", "one", 100)
+        store.release(first)
+        second = store.lease("w", "two", 100)
+        assert second.token > first.token
+        with pytest.raises(LeaseLost):
+            store.commit(change_for(store, Pause(START), "change"), first)
+
+
+# --- windows and pages -------------------------------------------------------------------------------
+
+
+def the_window_holds_what_a_command_needs(place: Place) -> None:
+    """Reserved events, the oldest pending one of each topic, and those that the command names; hardly more."""
+    with opened(place) as store:
+        begun(store)
+        do(store, publish("mail", "m1"), publish("mail", "m2"), *RUN, Prepared(START, "r1", mail("m1", "m2")))
+        mails, others = fill(store, "mail", 2_000), fill(store, "done", 2_000)
+        needed = {*mail("m1", "m2"), mails[0].key, others[0].key}
+        seen = store.load("w").state.events
+        assert {event.key for event in seen} == needed
+        assert [event.seq for event in seen] == sorted(event.seq for event in seen)
+        far = mails[1_700].key
+        named = store.load("w", Publish(START, Publication(far, "title", "{}"))).state.events
+        assert {event.key for event in named} == needed | {far}
+        new = store.load("w", publish("mail", "new")).state.events
+        assert new == seen
+        two = tuple(event.key for event in (mails[5], others[7]))
+        prepared = store.load("w", Prepared(START, "r1", two)).state.events
+        assert {event.key for event in prepared} == needed | {*two}
+
+
+def peek_gives_pending_events_in_order(place: Place) -> None:
+    with opened(place) as store:
+        begun(store)
+        do(store, *(publish("mail" if n % 3 else "done", f"e{99 - n}") for n in range(30)))
+        do(store, *RUN, Prepared(START, "r1", (Key("mail", "e95"), Key("mail", "e98"))))
+        wanted = [event for event in store.events("w") if event.key.topic == "mail" and event.status == "pending"]
+        assert len(wanted) == 18
+        assert store.peek("w", "mail", 5) == tuple(wanted[:5])
+        assert pages(lambda after: store.peek("w", "mail", 4, after), lambda event: event.seq) == wanted
+        assert store.peek("w", "spam", 5) == ()
+        assert store.get("w", Key("mail", "e98")).status == "reserved"
+        assert store.get("w", Key("mail", "nothing")) is None
+
+
+def pages_are_the_whole(place: Place) -> None:
+    """Small pages and large ones tell the same, none of it twice."""
+    with opened(place) as store:
+        through(store, seed=3, turns=150)
+        small, large = contents(store, limit=2), contents(store, limit=10_000)
+        assert small == large
+        assert all(len(found) > 2 for found in large[1:]), "too little happened"
+        assert [row.version for row in large[5]] == list(range(1, large[0].version + 1))
+        assert [event.seq for event in large[1]] == list(range(1, large[0].state.next_seq))
+
+
+def the_clock_never_goes_back(place: Place) -> None:
+    with opened(place) as store:
+        times = []
+        for at in (START, START + 5, START + 3, 0, START + 5, START + 9):
+            place.clock.at = at
+            times.append(store.now() - START)
+        assert times == [0, 5, 5, 5, 5, 9]
+
+
+# --- walks -------------------------------------------------------------------------------------------
+
+
+def through(store: Store, seed: int, turns: int) -> tuple[Any, ...]:
+    """Drive a random walk through a store; every answer is the one that the whole state gives (STEP-003).
+
+    Gives what the store must hold in the end.
+    """
+    store.create("w", POLICY)
+    version, state = 0, new_workflow("w", POLICY)
+    history: tuple[list[Any], ...] = ([], [], [], [])
+    for tried in walk(Random(seed), turns):
+        loaded = store.load("w", tried.command)
+        assert loaded.version == version
+        assert headed(loaded.state) == headed(tried.state)
+        outcome = step(loaded.state, tried.command)
+        if not isinstance(tried.outcome, Accepted):
+            assert outcome == tried.outcome
+            continue
+        assert isinstance(outcome, Accepted)
+        assert (headed(outcome.state), *outcome[1:]) == (headed(tried.outcome.state), *tried.outcome[1:])
+        version = store.commit(change_of(f"change {version}", loaded, tried.command, outcome))
+        for rows, row in zip(history, outcome.retired, strict=False):
+            if row is not None:
+                rows.append((version, row))
+        history[3].append(Transition(version, tried.command.now, tried.command, outcome.rules))
+        state = tried.outcome.state
+    return (version, headed(state), sorted(state.events, key=lambda event: event.seq), *history)
+
+
+def headed(state: State) -> State:
+    return state._replace(events=())
+
+
+def a_walk_leaves_what_the_kernel_says(place: Place) -> None:
+    for seed in range(4):
+        with opened(place.fresh()) as store:
+            wanted = through(store, seed, turns=60)
+            loaded, *rest = contents(store)
+            assert (loaded.version, headed(loaded.state), *rest) == wanted
+
+
+# --- what outlives the process -----------------------------------------------------------------------
+
+
+def a_closed_store_opens_the_same(place: Place) -> None:
+    with opened(place) as store:
+        through(store, seed=5, turns=60)
+        there = contents(store)
+    with opened(place) as store:
+        assert contents(store) == there
+        assert store.workflows() == ("w",)
+
+
+def what_is_acknowledged_survives_a_death(place: Place) -> None:
+    store = begun(place.open())
+    for name in ("m1", "m2", "m3"):
+        do(store, publish("mail", name))
+        there = contents(store)
+        store.drop()
+        store = place.open()
+        assert contents(store) == there
+    lease = store.lease("w", "one", 100)
+    store.drop()
+    with opened(place) as store:
+        assert store.lease("w", "two", 100) is None
+        do(store, Pause(START))
+        store.commit(change_for(store, Resume(START), "change"), lease)
+
+
+def the_clock_does_not_go_back_at_an_open(place: Place) -> None:
+    with opened(place) as store:
+        begun(store)
+        place.clock.at = START + 500
+        do(store, Pause(store.now()))
+    place.clock.at = START
+    with opened(place) as store:
+        assert store.now() == START + 500
+
+
+STORY = (
+    *BEGINNING,
+    publish("mail", "m1"),
+    publish("mail", "m2"),
+    *RUN,
+    Prepared(START, "r1", mail("m1", "m2")),
+    Mutating(START, "r1"),
+    RecordMutation(START, "r1", TOOL, "{}", True),
+    CRASHED,
+)
+"""Its last command sends a run, a record and a session into history and releases two events."""
+
+
+def dying_anywhere_leaves_all_or_nothing(place: Place) -> None:
+    """At every point that the store passes: what was acknowledged is there, what was not is there whole or not at all,
+    the same change again is made once, and the story comes to the same end."""
+    clean = Dies()
+    told = Told()
+    tell(place.fresh(), clean, told)
+    assert len(clean.passed) > 3 * len(STORY)
+    for number, point in enumerate(clean.passed, 1):
+        there, broken_off = place.fresh(), Told()
+        with pytest.raises(SimulatedCrash):
+            tell(there, Dies(number), broken_off)
+        where = f"after dying at point {number}, {point}"
+        store = there.open()
+        if store.workflows() or broken_off.seen:
+            at = store.load("w").version
+            assert at in (len(broken_off.seen) - 1, len(broken_off.seen)), where
+            assert contents(store) == told.seen[at], where
+        if broken_off.asked:
+            change = broken_off.asked[-1]
+            assert store.commit(change) == change.base + 1, where
+            assert contents(store) == told.seen[change.base + 1], where
+        store.drop()
+        tell(there, Dies(), broken_off)
+        with opened(there) as store:
+            assert contents(store) == told.seen[-1], where
+
+
+class Told:
+    """What was asked of a store, and what was there after each acknowledgement."""
+
+    def __init__(self) -> None:
+        self.asked: list[Change] = []
+        self.seen: list[tuple[Any, ...]] = []
+
+
+def tell(place: Place, dies: Dies, told: Told) -> None:
+    """The story, from wherever it stands to its end."""
+    store = None
+    try:
+        store = place.open(dies)
+        store.create("w", Policy())
+        told.seen.append(contents(store))
+        for number in range(store.load("w").version, len(STORY)):
+            told.asked.append(change_for(store, STORY[number], f"change {number}"))
+            store.commit(told.asked[-1])
+            told.seen.append(contents(store))
+        store.close()
+    except SimulatedCrash:
+        if store is not None:
+            store.drop()
+        raise
+
+
+CHECKS: tuple[Check, ...] = (
+    creates_and_lists,
+    a_new_workflow_is_a_draft,
+    an_unknown_workflow_is_named,
+    workflows_do_not_mix,
+    a_commit_is_seen,
+    of_two_commits_on_one_version_one_wins,
+    a_commit_from_the_future_is_a_conflict,
+    a_lost_answer_is_recognised,
+    commits_with_many_events_are_whole,
+    strange_texts_come_back,
+    of_two_hosts_one_gets_the_lease,
+    who_lost_the_lease_can_not_commit,
+    a_lease_that_ran_out_is_another,
+    a_released_lease_is_free,
+    the_window_holds_what_a_command_needs,
+    peek_gives_pending_events_in_order,
+    pages_are_the_whole,
+    the_clock_never_goes_back,
+    a_walk_leaves_what_the_kernel_says,
+)
+DURABLE_CHECKS: tuple[Check, ...] = (
+    a_closed_store_opens_the_same,
+    what_is_acknowledged_survives_a_death,
+    the_clock_does_not_go_back_at_an_open,
+    dying_anywhere_leaves_all_or_nothing,
+)
