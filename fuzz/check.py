@@ -1,10 +1,14 @@
 """One search of one set-up: what holds, what breaks, and what the search never came to."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import cache
+from types import FunctionType
 from typing import Any, Final, NamedTuple
 
 from ..kernel import commands as c
+from ..kernel import ledger, people, runs
 from ..kernel.reasons import REASONS
 from ..kernel.tables import TABLES
 from ..kernel.types import Outcome, State
@@ -175,10 +179,23 @@ def judged(
 def unreached(model: Model) -> dict[str, tuple[str, ...]]:
     taken = {(m.machine, m.source, m.target) for m in model.machine_moves}
     edges = {(name, source, target) for name, table in TABLES.items() for (source, _), target in table.items()}
+    met = model.rules.keys() | {REASONS[reason].rule for reason in model.reasons}
     return {
         "edges": tuple(f"{name}: {source} → {target}" for name, source, target in sorted(edges - taken)),
+        "rules": tuple(sorted(named_rules() - met)),
         "reasons": tuple(sorted(REASONS.keys() - model.reasons.keys())),
     }
+
+
+@cache
+def named_rules() -> frozenset[str]:
+    """The rules that an answer of the kernel can name: those of its refusals, and those in its transitions."""
+    texts = {reason.rule for reason in REASONS.values()}
+    for module in (runs, ledger, people):
+        for function in vars(module).values():
+            if isinstance(function, FunctionType):
+                texts |= {text for text in function.__code__.co_consts if isinstance(text, str)}
+    return frozenset(text for text in texts if re.fullmatch(r"[A-Z]+-\d{3}", text))
 
 
 # --- traces ------------------------------------------------------------------------------------------

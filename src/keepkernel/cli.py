@@ -122,6 +122,78 @@ def verify(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
     _end(lambda: verify(as_json_text=as_json))
 
 
+@app.command()
+def simulate(
+    setup: Annotated[str, typer.Argument(metavar="SETUP", help="Where to walk.", show_default="main")] = "",
+    seconds: Annotated[float, typer.Option(min=0.1, help="Start no walk after so many seconds.")] = 10,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same walks.")] = 0,
+    walks: Annotated[
+        int | None, typer.Option(min=1, help="Make so many walks, however long it takes.", show_default="by time")
+    ] = None,
+    walk: Annotated[int | None, typer.Option(min=0, help="Tell this one walk, step by step.")] = None,
+    events: Annotated[
+        int | None, typer.Option(min=1, help="How many input events there are.", show_default="1")
+    ] = None,
+    caller: Annotated[
+        Literal["honest", "adversary"] | None, typer.Option(help="Who sends commands.", show_default="honest")
+    ] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="What may happen: a,b,c or all, or +a,-b against the set-up's own."),
+    ] = None,
+    reading: Annotated[str, typer.Option(metavar="NAME", help="Walk in another reading of the law.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Walk at random through a set-up that is too big to search, with faults in every mix.
+
+    Ends with 0 when nothing broke, which proves nothing, 1 when something did, 2 for wrong usage. Ctrl-C ends it
+    after the walk that it is in.
+    """
+    from .fuzz import commands, simulate
+
+    wanted = commands.Wanted(setup, events or 0, caller, features, reading)
+    _end(
+        lambda: simulate.run(
+            wanted, seed=seed, walks=walks or 0, seconds=0 if walks else seconds, only=walk, as_json_text=as_json
+        )
+    )
+
+
+@app.command()
+def crash(
+    store: Annotated[
+        str,
+        typer.Option(metavar="URL", help="memory:, sqlite:PATH or duckdb:PATH; the sweep works beside PATH."),
+    ] = "duckdb:",
+    depth: Annotated[int, typer.Option(min=1, max=2, help="Die once or twice.")] = 1,
+    in_process: Annotated[
+        bool, typer.Option("--in-process", help="Simulate crashes, much faster, instead of killing processes.")
+    ] = False,
+    workflow: Annotated[
+        str, typer.Option(metavar="NAME", help="Only this workflow; see --list.", show_default="all")
+    ] = "",
+    seconds: Annotated[
+        float, typer.Option(min=0, help="Try pairs for so long: a sample.", show_default="600 with kills, else all")
+    ] = 0,
+    seed: Annotated[int, typer.Option(help="Which sample of pairs.")] = 1,
+    point: Annotated[str, typer.Option(metavar="N[,M]", help="Repeat one trial and tell it step by step.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    what: Annotated[bool, typer.Option("--list", help="List the workflows.")] = False,
+) -> None:
+    """Kill a process at every point of its work, restart it, and judge what became of every input.
+
+    Ends with 0 when everything holds, 1 when something is violated, 2 for wrong usage, 3 when it is not decided.
+    Ctrl-C stops the sweep and tells what is known.
+    """
+    from .fuzz import crash
+
+    if what:
+        typer.echo(crash.listing())
+        return
+    wanted = crash.Wanted(store, depth, in_process, workflow, seconds, seed)
+    _end(lambda: crash.crash(wanted, point=point, as_json_text=as_json))
+
+
 def _end(command: Callable[[], int]) -> None:
     """Run a command and end with its exit code."""
     from .fuzz.commands import WRONG_USAGE, WrongUsage
