@@ -1,0 +1,41 @@
+"""The contract notices stores that are broken; one that notices nothing would be worth nothing."""
+
+from pathlib import Path
+
+import pytest
+from contract import checks
+from contract.broken import BROKEN, AcknowledgesTooEarly, Broken, DropsOneWrite, ForgetsTheVersion, ReordersTwoWrites
+from contract.checks import CHECKS, DURABLE_CHECKS
+from contract.places import KINDS, Kind, Place
+
+from keepkernel.kernel.ports import StoreError
+
+DURABLE = [kind for kind in KINDS if kind.durable and kind.name == "sqlite"]
+
+NOTICED_BY = {
+    DropsOneWrite: checks.commits_with_many_events_are_whole,
+    ReordersTwoWrites: checks.a_walk_leaves_what_the_kernel_says,
+    AcknowledgesTooEarly: checks.what_is_acknowledged_survives_a_death,
+    ForgetsTheVersion: checks.of_two_commits_on_one_version_one_wins,
+}
+"""The check that was written for each of them; others may notice it too."""
+
+
+@pytest.mark.parametrize("kind", DURABLE, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("broken", BROKEN)
+def test_is_noticed(broken: type[Broken], kind: Kind, folder: Path) -> None:
+    failed = []
+    for check in (*CHECKS, *DURABLE_CHECKS):
+        try:
+            check(Place(kind, folder / check.__name__, broken))
+        except (AssertionError, StoreError, pytest.fail.Exception):
+            failed.append(check)
+    assert NOTICED_BY[broken] in failed
+    assert len(failed) < len(CHECKS), "what is not broken is not blamed"
+
+
+@pytest.mark.parametrize("kind", DURABLE, ids=lambda kind: kind.name)
+def test_nothing_is_noticed_when_nothing_is_broken(kind: Kind, folder: Path) -> None:
+    """So it is the spoiled part that the checks notice, not the wrapper."""
+    for check in NOTICED_BY.values():
+        check(Place(kind, folder / check.__name__, Broken))
