@@ -166,8 +166,8 @@ def lines(plan: tuple[Search, ...], document: Json) -> Iterator[str]:
         yield from checked(document)
     yield from wrapped(
         "Not checked here: ",
-        "more events than these (`keepkernel check --events`), the readings (`keepkernel check --readings`), the "
-        "contracts of single functions (`keepkernel prove`).",
+        "more events than these (`keepkernel check --events`, and at random `keepkernel simulate`), the readings "
+        "(`keepkernel check --readings`), the contracts of single functions (`keepkernel prove`).",
     )
 
 
