@@ -23,9 +23,9 @@ from .unreached import EXPECTED
 from .world import World
 
 LIVENESS: Final[dict[str, Violation]] = {
-    "rest is reachable": Violation("LIVE-001", "SCHED-002", "from every state rest is reachable", ()),
+    "rest is reachable": Violation("LIVE-001", "LIVE-001", "from every state rest is reachable", ()),
     "the workflow comes to rest": Violation(
-        "LIVE-002", "SCHED-002", "when faults stop, every input is done in the end and the workflow rests", ()
+        "LIVE-002", "LIVE-002", "when faults stop, every input is done in the end and the workflow rests", ()
     ),
 }
 """What is checked on the graph as a whole."""
