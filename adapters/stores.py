@@ -5,7 +5,6 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from ..kernel.ports import Store, StoreError
-from .clock import wall_clock_ms
 from .points import Reach, pass_by
 
 
@@ -16,7 +15,7 @@ class Kind(NamedTuple):
     """How its URL looks."""
     module: str
     name: str
-    """Called with the location, the clock and the points."""
+    """Called with the location, the points and, if one is given, the clock."""
     driver: str = ""
     """The module that must be installed for it."""
     extra: str = ""
@@ -31,13 +30,16 @@ KINDS: Final = {
 }
 
 
-def open_store(url: str, *, clock: Callable[[], int] = wall_clock_ms, reach: Reach = pass_by) -> Store:
-    """The store behind a URL, made when it is not there yet; a StoreError says what is wrong with it."""
+def open_store(url: str, *, clock: Callable[[], int] | None = None, reach: Reach = pass_by) -> Store:
+    """The store behind a URL, made when it is not there yet; a StoreError says what is wrong with it.
+
+    Without a clock each store takes its own. A URL may hold a password, so messages show no more than its scheme.
+    """
     scheme, colon, location = url.partition(":")
     kind = KINDS.get(scheme)
     shapes = ", ".join(k.shape for k in KINDS.values())
     if not colon or kind is None:
-        raise StoreError(f"{url} does not name a store; write one of {shapes}")
+        raise StoreError(f"{scheme}{colon} does not name a store; write one of {shapes}")
     if (location == "") != (scheme == "memory"):
         raise StoreError(f"{url} does not name a place for its data; write {kind.shape}")
     try:
@@ -47,5 +49,5 @@ def open_store(url: str, *, clock: Callable[[], int] = wall_clock_ms, reach: Rea
             raise
         raise StoreError(f"{kind.shape} needs {kind.driver}: pip install 'keepkernel[{kind.extra}]'") from error
     places = {"memory": (), "postgresql": (url,)}.get(scheme, (location,))
-    store: Store = make(*places, clock=clock, reach=reach)
+    store: Store = make(*places, reach=reach, **({"clock": clock} if clock is not None else {}))
     return store

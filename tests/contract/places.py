@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flow import START
+from server import started
 
 from keepkernel.adapters.points import Reach, SimulatedCrash, pass_by
 from keepkernel.adapters.stores import open_store
@@ -25,6 +26,7 @@ class Kind(NamedTuple):
 KINDS = (
     Kind("memory", lambda folder: "memory:", durable=False),
     Kind("sqlite", lambda folder: f"sqlite:{folder / 'store.db'}"),
+    Kind("postgresql", lambda folder: started().url(started().make(folder))),
 )
 """One line per kind; every check of the contract runs on each."""
 
