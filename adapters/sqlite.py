@@ -14,6 +14,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -143,7 +144,7 @@ class SQLiteStore:
             try:
                 self._set_up()
             except BaseException:
-                self.drop()
+                self._let_go()
                 raise
 
     # -- the file
@@ -156,8 +157,7 @@ class SQLiteStore:
         """Make it beside its place and put it there when it is whole: nobody ever finds half a store."""
         if not self._path.parent.is_dir():
             raise StoreError(f"there is no folder {self._path.parent}; make it first")
-        draft = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
-        draft.unlink(missing_ok=True)
+        draft = self._path.with_name(f"{self._path.name}.{token_hex(4)}.new")
         try:
             with closing(self._connect("mode=rwc", path=draft)) as connection:
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -180,6 +180,8 @@ class SQLiteStore:
 
     def _require_store(self) -> None:
         """Refuse what is not ours, before anything of it is changed."""
+        if self._path.is_dir():
+            raise StoreError(f"{self._path} is a folder; name a file in it")
         with self._path.open("rb") as file:
             header = file.read(HEADER_BYTES)
         if len(header) < HEADER_BYTES:
@@ -255,7 +257,7 @@ class SQLiteStore:
             try:
                 self._leave()
             except BaseException:
-                self.drop()
+                self._let_go()
                 raise
             self._connection.close()
 
@@ -273,7 +275,13 @@ class SQLiteStore:
             self._write("mark logged", "UPDATE store SET log = 'logged'")
 
     def drop(self) -> None:
-        """SQLite tidies the log up when its last connection closes; a process that dies leaves it."""
+        main = self._path.read_bytes()
+        self._let_go()
+        if self._path.read_bytes() != main:
+            self._path.write_bytes(main)
+
+    def _let_go(self) -> None:
+        """SQLite tidies up when the last connection closes. Who has not come to the end of its work leaves the log."""
         kept = self._path.with_name(f"{self._path.name}-kept")
         if self._log.exists():
             os.link(self._log, kept)
