@@ -1,77 +1,112 @@
-"""Kernels with a planted fault that no single state shows: what never ends, and what never happens, is found."""
+"""Kernels with a planted fault: each is caught, and called by its right name."""
+
+from typing import Any
 
 import pytest
 
-from keepkernel.fuzz.check import Counterexample, Result, explore
-from keepkernel.fuzz.mermaid import to_mermaid
-from keepkernel.fuzz.report import story
+from keepkernel import Accepted, Approve, Resume, Run, State
+from keepkernel.fuzz.check import Result, explore, shortest
 from keepkernel.fuzz.setups import setup
-from keepkernel.kernel import commands as c
-from keepkernel.kernel import people, runs
-from keepkernel.kernel.reasons import Refusal
-from keepkernel.kernel.types import Accepted, Rejected, State
+from keepkernel.kernel import events, people, runs
+from keepkernel.kernel.reasons import require
+from keepkernel.kernel.types import EndStatus
 from keepkernel.spec.variants import Swap, swapped
 
 
-def refused(state: State, command: c.Command) -> Accepted:
-    raise Refusal("phase", "planted")
+def broken(result: Result) -> list[str]:
+    return [example.violation.invariant for example in result.counterexamples]
 
 
-def searched(name: str, planted: object) -> Result:
-    return explore(setup(name, features=frozenset({"failures"})), swaps=(Swap(planted, refused),))
+# --- deadlock ----------------------------------------------------------------------------------------
 
 
-def broken(result: Result) -> dict[str, Counterexample]:
+def resume_from_ready_only(state: State, command: Resume) -> Accepted:
+    require(state.status != "paused", "workflow_edge", state.status)
+    return resume(state, command)
+
+
+resume = people.resume
+
+
+def test_a_deadlock_is_a_state_from_which_no_way_leads_to_rest() -> None:
+    result = explore("consumer", swaps=(Swap(resume, resume_from_ready_only),))
     assert result.verdict == "violated"
-    return {example.violation.invariant: example for example in result.counterexamples}
+    assert broken(result) == ["LIVE-001", "LIVE-002"]
+    first = shortest(result)
+    assert [moment.label.text for moment in first.moments] == ["pauses"]
+    assert first.loop == first.length, "it stands still"
 
 
-@pytest.mark.rule("LIVE-001")
-def test_a_deadlock_is_found_where_it_begins() -> None:
-    """Nobody can clear an internal error, so the first one is the end."""
-    found = broken(searched("no-mutate", people.clear_error))
-    assert {name: example.length for name, example in found.items()} == {"LIVE-001": 6, "LIVE-002": 6}
-    deadlock = found["LIVE-001"]
-    assert deadlock.moments[-1].label.command == c.EndRun(
-        deadlock.moments[-1].label.command.now, "r1", "failed:internal"
-    )
-    assert "      from here no way leads to rest" in story(deadlock)
-    assert "Note over kernel: from here no way leads to rest" in to_mermaid(deadlock)
+def test_without_anybody_who_pauses_the_deadlock_does_no_harm() -> None:
+    chosen = setup("consumer", features=setup("consumer").features - {"pause"})
+    explore(chosen, swaps=(Swap(resume, resume_from_ready_only),)).assert_holds()
 
 
-@pytest.mark.rule("LIVE-001")
-def test_a_kernel_that_can_not_even_start_is_stuck_from_the_first_state() -> None:
-    stuck = broken(searched("no-mutate", runs.start_session))["LIVE-001"]
-    assert (stuck.length, stuck.loop) == (0, 0)
-    assert next(story(stuck)) == "LIVE-001 (SCHED-002) is broken after 0 steps:"
+# --- livelock ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("LIVE-002")
-def test_a_livelock_is_found_as_a_stem_and_a_loop() -> None:
-    """A retry that is always refused is asked for again and again, while a person could still give it up."""
-    found = broken(searched("consumer", runs.create_retry))
-    assert found.keys() == {"LIVE-002"}
-    lasso = found["LIVE-002"]
-    assert 0 < lasso.loop < lasso.length
-    before, after = lasso.moments[lasso.loop - 1], lasso.moments[-1]
-    assert (before.state, before.hand, before.world) == (after.state, after.hand, after.world)
-    loop = lasso.moments[lasso.loop :]
-    assert [type(moment.label.command) for moment in loop] == [c.CreateRetry]
-    assert isinstance(loop[0].outcome, Rejected)
+def approve_and_forget(state: State, command: Approve) -> Accepted:
+    accepted = approve(state, command)
+    return accepted._replace(state=accepted.state._replace(approvals=state.approvals))
 
 
-@pytest.mark.rule("LIVE-001")
-@pytest.mark.rule("LIVE-002")
-def test_the_kernel_as_it_is_comes_to_rest_there() -> None:
-    for name in ("no-mutate", "consumer"):
-        found = explore(setup(name, features=frozenset({"failures"}))).assert_holds().invariants
-        assert (found["LIVE-001"], found["LIVE-002"]) == ("holds", "holds")
+approve = people.approve
 
 
-def test_an_invariant_that_is_never_put_to_the_test_is_found() -> None:
-    with swapped(Swap(people.pause, refused)):
-        result = explore("no-mutate")
-    assert (result.verdict, result.missing) == ("violated", ("INV-031",))
-    assert result.why == "vacuous: never put to the test: INV-031"
+def test_a_livelock_is_a_stem_and_a_loop() -> None:
+    """Whoever approves is asked again, for ever; but a person may reject, so rest stays reachable."""
+    result = explore("consumer", swaps=(Swap(approve, approve_and_forget),))
+    assert (result.verdict, broken(result)) == ("violated", ["LIVE-002"])
+    lasso = result.counterexamples[0]
+    assert 0 <= lasso.loop < lasso.length
+    before = lasso.moments[lasso.loop - 1]
+    assert (before.state, before.hand, before.world) == lasso.moments[-1][2:], "the loop is closed"
+    assert "approves" in [moment.label.text for moment in lasso.moments[lasso.loop :]]
+
+
+# --- vacuity -----------------------------------------------------------------------------------------
+
+
+def refuse(state: State, command: Any) -> Accepted:
+    require(False, "no_error")
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("transition", "untested"),
+    [(people.abandon, ("INV-007",)), (people.pause, ("INV-031",))],
+    ids=["abandon", "pause"],
+)
+def test_what_is_never_put_to_the_test_is_vacuous(transition: object, untested: tuple[str, ...]) -> None:
+    with swapped(Swap(transition, refuse)):
+        result = explore("consumer")
+    assert (result.verdict, result.missing, result.counterexamples) == ("violated", untested, ())
+    assert result.why.startswith("vacuous")
     with pytest.raises(AssertionError, match="vacuous"):
         result.assert_holds()
+
+
+# --- consumers that nobody wakes ---------------------------------------------------------------------
+
+publish, stopped = events.publish, runs.stopped
+
+
+def publish_quietly(state: State, *arguments: Any) -> State:
+    return publish(state, *arguments)._replace(handlers=state.handlers)
+
+
+def stop_quietly(state: State, run: Run, status: EndStatus, message: str) -> tuple[State, Run]:
+    after, ended = stopped(state, run, status, message)
+    return after._replace(handlers=state.handlers), ended
+
+
+def test_a_publication_that_wakes_no_consumer_is_caught() -> None:
+    result = explore("main", swaps=(Swap(publish, publish_quietly),))
+    assert broken(result) == ["LIVE-002"]
+    last = shortest(result).moments[-1].state
+    assert [event.status for event in last.events] == ["pending"]
+    assert not any(row.dirty for row in last.handlers)
+
+
+def test_a_release_that_wakes_no_consumer_is_caught() -> None:
+    assert broken(explore("consumer", swaps=(Swap(stopped, stop_quietly),))) == ["INV-014"]
