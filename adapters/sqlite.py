@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import quote
 
 from ..kernel.codec import decode_state, encode
@@ -32,11 +32,11 @@ from ..kernel.ports import (
     StoreBusy,
     StoreError,
     StoreFull,
-    Transition,
 )
-from ..kernel.types import Event, Key, Mutation, Run, Session, new_workflow
+from ..kernel.types import new_workflow
 from ..kernel.window import named
 from .clock import ForwardClock, wall_clock_ms
+from .pages import EVENTS, REPLACE_EVENT, VIEWED, Pages, view
 from .points import Reach, pass_by
 from .rows import (
     EVENT_COLUMNS,
@@ -45,10 +45,7 @@ from .rows import (
     event_row,
     next_lease,
     refusal,
-    transition_of,
     transition_row,
-    unknown,
-    value_of,
 )
 
 APPLICATION_ID: Final = 0x6B656570
@@ -58,14 +55,8 @@ CHECKPOINT_COMMITS: Final = 500
 HEADER_BYTES: Final = 100
 
 
-def _view(name: str, fields: str) -> str:
-    """Finished rows from the journal, and the live one from the head."""
-    columns = ", ".join(f"json_extract(json, '$.{field}') AS {field}" for field in fields.split())
-    return f"""
-    CREATE VIEW {name}s AS SELECT workflow, transition, {columns} FROM (
-        SELECT workflow, version AS transition, {name} AS json FROM transitions WHERE {name} IS NOT NULL
-        UNION ALL SELECT name, NULL, json_extract(head, '$.{name}') FROM workflows
-        WHERE json_extract(head, '$.{name}') IS NOT NULL)"""
+def _field(text: str, name: str) -> str:
+    return f"json_extract({text}, '$.{name}')"
 
 
 MIGRATIONS: Final = (
@@ -89,39 +80,22 @@ MIGRATIONS: Final = (
             workflow TEXT NOT NULL, version INTEGER NOT NULL, change TEXT NOT NULL, at INTEGER NOT NULL,
             name TEXT NOT NULL, command TEXT NOT NULL, rules TEXT NOT NULL,
             run TEXT, mutation TEXT, session TEXT, PRIMARY KEY (workflow, version)) WITHOUT ROWID""",
-        "CREATE INDEX finished_runs ON transitions (workflow, version) WHERE run IS NOT NULL",
-        "CREATE INDEX finished_mutations ON transitions (workflow, version) WHERE mutation IS NOT NULL",
-        "CREATE INDEX finished_sessions ON transitions (workflow, version) WHERE session IS NOT NULL",
-        _view(
-            "run",
-            "id handler kind session version status phase outcome retry_of created_at reserved causes data title "
-            "result message abandoned",
-        ),
-        _view(
-            "mutation",
-            "run status tool params digest key reconcilable send_by may_land_until attempts next_attempt_at "
-            "resolved_by",
-        ),
-        _view("session", "id status runs commits"),
+        *(f"CREATE INDEX finished_{n}s ON transitions (workflow, version) WHERE {n} IS NOT NULL" for n in VIEWED),
+        *(view(name, _field) for name in VIEWED),
     ),
 )
 """Statements that lead from each schema version to the next. What was released never changes; append."""
 
-EVENTS: Final = f"SELECT {', '.join(EVENT_COLUMNS)} FROM events WHERE workflow = ?"
 PUT_EVENT: Final = f"""
-    INSERT INTO events (workflow, {", ".join(EVENT_COLUMNS)}) VALUES (?{", ?" * len(EVENT_COLUMNS)})
-    ON CONFLICT (workflow, topic, id) DO UPDATE SET status = excluded.status, owner = excluded.owner,
-    title = excluded.title, payload = excluded.payload"""
+    INSERT INTO events (workflow, {", ".join(EVENT_COLUMNS)}) VALUES (?{", ?" * len(EVENT_COLUMNS)}) {REPLACE_EVENT}"""
 PUT_TRANSITION: Final = f"""
     INSERT INTO transitions ({", ".join(TRANSITION_COLUMNS)}) VALUES (?{", ?" * (len(TRANSITION_COLUMNS) - 1)})"""
 MOVE_HEAD: Final = """
     UPDATE workflows SET head = ?, version = version + 1, changed_at = max(changed_at, ?)
     WHERE name = ? AND version = ? AND lease_token = ifnull(?, lease_token)"""
 
-Value = TypeVar("Value")
 
-
-class SQLiteStore:
+class SQLiteStore(Pages):
     """Durable workflows in one file; `reach` is told before and after each statement that writes."""
 
     def __init__(
@@ -346,9 +320,6 @@ class SQLiteStore:
                     f"which shows what was committed ({error})"
                 )
 
-    def _one(self, statement: str, *values: Any) -> Any:
-        return self._connection.execute(statement, values).fetchone()
-
     def _all(self, statement: str, *values: Any) -> list[Any]:
         with self._troubles_named():
             return self._connection.execute(statement, values).fetchall()
@@ -363,10 +334,6 @@ class SQLiteStore:
         with self._troubles_named():
             statement = "INSERT INTO workflows VALUES (?, 0, 0, '', 0, 0, ?) ON CONFLICT DO NOTHING"
             return self._write("create", statement, (workflow, head)) == 1
-
-    def workflows(self, after: str = "", limit: int = 100) -> tuple[str, ...]:
-        rows = self._all("SELECT name FROM workflows WHERE name > ? ORDER BY name LIMIT ?", after, limit)
-        return tuple(name for (name,) in rows)
 
     def load(self, workflow: str, command: Command | None = None) -> Loaded:
         with self._troubles_named():
@@ -390,12 +357,6 @@ class SQLiteStore:
         events = {event.seq: event for event in map(event_of, found)}
         return Loaded(head._replace(events=tuple(events[seq] for seq in sorted(events))), version)
 
-    def _row(self, workflow: str, columns: str) -> Any:
-        row = self._one(f"SELECT {columns} FROM workflows WHERE name = ?", workflow)
-        if row is None:
-            raise unknown(workflow)
-        return row
-
     def commit(self, change: Change, lease: Lease | None = None) -> int:
         head, line = encode(change.head), transition_row(change)
         token = lease.token if lease is not None else None
@@ -416,7 +377,7 @@ class SQLiteStore:
         """The version that a change has led to already; an error when it has not and can not."""
         version, *held = self._row(change.workflow, "version, lease_host, lease_token, lease_expires_at")
         done = "SELECT 1 FROM transitions WHERE workflow = ? AND version = ? AND change = ?"
-        if self._one(done, change.workflow, change.base + 1, change.id) is None:
+        if not self._all(done, change.workflow, change.base + 1, change.id):
             raise refusal(change, version, lease, Lease(change.workflow, *held))
         return change.base + 1
 
@@ -434,43 +395,3 @@ class SQLiteStore:
         statement = "UPDATE workflows SET lease_host = '', lease_expires_at = 0 WHERE name = ? AND lease_token = ?"
         with self._troubles_named():
             self._write("release", statement, (lease.workflow, lease.token))
-
-    # -- events and history
-
-    def peek(self, workflow: str, topic: str, limit: int, after_seq: int = 0) -> tuple[Event, ...]:
-        page = f"{EVENTS} AND topic = ? AND status = 'pending' AND seq > ? ORDER BY seq LIMIT ?"
-        return self._page(workflow, event_of, page, topic, after_seq, limit)
-
-    def get(self, workflow: str, key: Key) -> Event | None:
-        return next(iter(self._page(workflow, event_of, f"{EVENTS} AND topic = ? AND id = ?", *key)), None)
-
-    def events(self, workflow: str, after_seq: int = 0, limit: int = 100) -> tuple[Event, ...]:
-        return self._page(workflow, event_of, f"{EVENTS} AND seq > ? ORDER BY seq LIMIT ?", after_seq, limit)
-
-    def runs(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[tuple[int, Run], ...]:
-        return self._finished(workflow, "run", Run, after, limit)
-
-    def mutations(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[tuple[int, Mutation], ...]:
-        return self._finished(workflow, "mutation", Mutation, after, limit)
-
-    def sessions(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[tuple[int, Session], ...]:
-        return self._finished(workflow, "session", Session, after, limit)
-
-    def transitions(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[Transition, ...]:
-        columns = "version, at, command, rules"
-        page = f"SELECT {columns} FROM transitions WHERE workflow = ? AND version > ? ORDER BY version LIMIT ?"
-        return self._page(workflow, lambda row: transition_of(*row), page, after, limit)
-
-    def _finished(
-        self, workflow: str, column: str, kind: type[Value], after: int, limit: int
-    ) -> tuple[tuple[int, Value], ...]:
-        page = f"""SELECT version, {column} FROM transitions
-            WHERE workflow = ? AND {column} IS NOT NULL AND version > ? ORDER BY version LIMIT ?"""
-        return self._page(workflow, lambda row: (row[0], value_of(kind, row[1])), page, after, limit)
-
-    def _page(self, workflow: str, read: Callable[[Any], Value], statement: str, *values: Any) -> tuple[Value, ...]:
-        """Rows of a workflow; an empty page only of one that exists."""
-        rows = self._all(statement, workflow, *values)
-        if not rows:
-            self._row(workflow, "1")
-        return tuple(map(read, rows))
