@@ -14,7 +14,7 @@ must reach. It is there from open to close, and a store that says that it was no
 import json
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from hashlib import md5
 from heapq import heappop, heappush, merge
 from itertools import islice
@@ -71,6 +71,7 @@ SETTINGS: Final[dict[str, str | bool | int | float | list[str]]] = {
 }
 MAGIC: Final = b"DUCK"
 MAGIC_AT: Final = 8
+HEADER_BYTES: Final = 3 * 4096
 
 EVENT_LIST: Final = ", ".join(EVENT_COLUMNS)
 TRANSITION_LIST: Final = ", ".join(f'"{column}"' for column in TRANSITION_COLUMNS)
@@ -155,14 +156,16 @@ MIGRATIONS: Final = (
 )
 """Statements that lead from each schema version to the next. What was released never changes; append."""
 
+LIVE: Final = "('pending', 'reserved')"
 FOLD: Final = (
     "DELETE FROM live_events old USING changed WHERE old.workflow = changed.workflow AND old.seq = changed.seq",
     "DELETE FROM finished_events old USING changed WHERE old.workflow = changed.workflow AND old.seq = changed.seq",
-    "INSERT INTO live_events FROM changed WHERE status IN ('pending', 'reserved') ORDER BY workflow, seq",
-    "INSERT INTO finished_events FROM changed WHERE status NOT IN ('pending', 'reserved') ORDER BY workflow, seq",
-    f"INSERT INTO past_transitions SELECT {TRANSITION_LIST} FROM journal_lines WHERE version > 0 ORDER BY position",
+    f"INSERT INTO live_events BY NAME FROM changed WHERE status IN {LIVE} ORDER BY workflow, seq",
+    f"INSERT INTO finished_events BY NAME FROM changed WHERE status NOT IN {LIVE} ORDER BY workflow, seq",
+    f"""INSERT INTO past_transitions BY NAME
+    SELECT {TRANSITION_LIST} FROM journal_lines WHERE version > 0 ORDER BY position""",
     "DELETE FROM heads WHERE workflow IN (SELECT workflow FROM journal_heads)",
-    "INSERT INTO heads FROM journal_heads",
+    "INSERT INTO heads BY NAME FROM journal_heads",
     """UPDATE store SET position = (SELECT max(position) FROM journal),
     latest_at = greatest(latest_at, (SELECT max("at") FROM journal_lines))""",
     "DELETE FROM journal",
@@ -172,6 +175,10 @@ CHANGED: Final = f"""
     CREATE OR REPLACE TEMP TABLE changed AS
     SELECT *, {NAME_HASH} AS name_hash FROM journal_events"""
 
+STORAGE: Final = " UNION ALL ".join(
+    f"SELECT block_id, additional_block_ids FROM pragma_storage_info('{table}')"
+    for table in ("heads", "live_events", "finished_events", "past_transitions")
+)
 APPEND: Final = "INSERT INTO journal VALUES (?, ?)"
 PENDING: Final = f"""
     SELECT {EVENT_LIST} FROM live_events
@@ -318,14 +325,12 @@ class DuckDBStore:
         """Make it beside its place and put it there when it is whole: DuckDB can not open a file that is half made."""
         if not self._path.parent.is_dir():
             raise StoreError(f"there is no folder {self._path.parent}; make it first")
-        for left in self._path.parent.glob(f"{self._path.name}.new-*"):
-            left.unlink(missing_ok=True)
+        self._sweep()
         draft = self._path.with_name(f"{self._path.name}.new-{uuid4().hex}")
         try:
-            connection = self._connect(draft)
-            self._migrate(connection, 0)
-            self._write("checkpoint draft", "CHECKPOINT", connection=connection)
-            connection.close()
+            with closing(self._connect(draft)) as connection:
+                self._migrate(connection, 0)
+                self._write("checkpoint draft", "CHECKPOINT", connection=connection)
             self._reach("create file: before")
             os.link(draft, self._path)
             sync_folder(self._path.parent)
@@ -336,6 +341,11 @@ class DuckDBStore:
             raise StoreBusy(f"another process creates {self._path} as well; try again") from error
         draft.unlink(missing_ok=True)
 
+    def _sweep(self) -> None:
+        """Remove what was left by processes that died while they created the store."""
+        for left in self._path.parent.glob(f"{self._path.name}.new-*"):
+            left.unlink(missing_ok=True)
+
     def _require_database(self) -> None:
         """Refuse what is no DuckDB file. Closing it would take DuckDB's lock away, so this comes first."""
         with self._path.open("rb") as file:
@@ -344,24 +354,35 @@ class DuckDBStore:
             raise NotAStore(f"{self._path} is no DuckDB file; name another file, or restore a copy if it was a store")
 
     def _set_up(self) -> None:
-        columns = "SELECT 1 FROM duckdb_columns() WHERE table_name = 'store' AND column_name = 'keepkernel_schema'"
-        if self._one(columns) is None:
-            raise NotAStore(f"{self._path} was not written by keepkernel; name another file")
-        schema, self._position, latest_at, closed = self._one("FROM store")
+        try:
+            (schema,) = self._one("SELECT keepkernel_schema FROM store")
+        except (duckdb.CatalogException, duckdb.BinderException):
+            raise NotAStore(f"{self._path} was not written by keepkernel; name another file") from None
         if schema > len(MIGRATIONS):
             raise NewerStore(
                 f"{self._path} has schema version {schema}, and this keepkernel knows {len(MIGRATIONS)}; "
                 "install the keepkernel that wrote it, or a later one"
             )
+        self._position, latest_at, closed = self._one("SELECT position, latest_at, closed FROM store")
         position, at, self._rows = self._one('SELECT max(position), max("at"), count(*) FROM journal_lines')
         self._position = max(self._position, position or 0)
         self._clock.saw(max(latest_at, at or 0))
+        self._require_length()
         self._require_whole(closed)
+        self._sweep()
         self._marked(self._position)
         self._migrate(self._connection, schema)
         self._fold(closed=False)
         # Tokens of leases are not written down: those of a later opening are higher than all of an earlier one.
         self._first_token = self._position << 32
+
+    def _require_length(self) -> None:
+        """DuckDB reads a block when it needs it; a file that ends before its last one is told now, not then."""
+        last, block_bytes = self._one(f"""
+            SELECT max(greatest(block_id, list_max(additional_block_ids))), any_value(block_size)
+            FROM ({STORAGE}), pragma_database_size()""")
+        if last is not None and self._path.stat().st_size < HEADER_BYTES + (last + 1) * block_bytes:
+            raise DamagedStore(f"{self._path} has been cut short; restore a copy")
 
     def _require_whole(self, closed: bool) -> None:
         """Tell whether the log, or the end of it, is missing."""
@@ -485,12 +506,12 @@ class DuckDBStore:
             (StoreBusy, ("Could not set lock",), "is open in another process; end that one, or use its store"),
             (StoreFull, ("No space left", "File too large", "quota exceeded"), "has no room to grow; make some"),
             (ReadOnlyStore, ("Permission denied", "Read-only", "read-only"), "can not be written; see to permissions"),
-            (NewerStore, ("newer version", "newer DuckDB"), "needs a later DuckDB: pip install --upgrade duckdb"),
             (
                 DamagedStore,
-                ("Corrupt", "corrupt", "checksum", "not enough bytes", "enough bytes", "replaying WAL", "not a valid"),
+                ("Corrupt", "corrupt", "checksum", "enough bytes", "replaying WAL", "not a valid"),
                 "is damaged; restore a copy",
             ),
+            (NewerStore, ("newer version", "newer DuckDB"), "needs a later DuckDB: pip install --upgrade duckdb"),
         ):
             if any(sign in text for sign in signs):
                 return kind(f"{self._path} {remedy} ({text})")
