@@ -1,8 +1,8 @@
 """How fast stores are: transitions against raw durable commits on the same disk, and with a long history.
 
 A transition is a command of a real consumer run: loaded, stepped and committed. The raw loop appends one row of the
-same length as a journal line, one statement and one durable commit each, with the same driver and settings. All
-loops take turns, so that what else the machine does falls on each of them. Exits with 1 when a number is not met.
+length of a journal line, one statement and one durable commit each, with the same driver and settings. All loops
+take turns, so that what else the machine does falls on each of them. Exits with 1 when a number is not met.
 
     .venv/bin/python -m bench.stores [--json] [--runs N] [--history N] [URL …]
 
@@ -48,6 +48,7 @@ from .step import TOOL, commands_of
 RAW_ROW: Final = "x" * 400
 SHORT_HISTORY: Final = 1_000
 EVENTS_PER_RUN: Final = 100
+ROUNDS: Final = 10
 WANTED_RATE: Final = {"duckdb": 0.6, "sqlite": 0.5, "postgresql": 0.5}
 WANTED_GROWTH: Final = 1.3
 WANTED_OPENING_S: Final = 2.0
@@ -66,6 +67,7 @@ class Result(NamedTuple):
     raw_per_s: float
     """0 when nothing is durable."""
     rate: float
+    """Commits by raw commits."""
     history: int
     commit_short_us: float
     commit_long_us: float
@@ -131,7 +133,7 @@ RAW: Final[dict[str, Callable[[Path, str], AbstractContextManager[Append | None]
 class Bench:
     """One store with one workflow, and how long everything took."""
 
-    def __init__(self, store: Store, workflow: str = "rate") -> None:
+    def __init__(self, store: Store, workflow: str) -> None:
         self.store = store
         self.workflow = workflow
         self.commits: list[float] = []
@@ -196,32 +198,33 @@ def place(url: str, folder: Path, name: str) -> str:
 
 class Rates(NamedTuple):
     transitions: int
-    commits_per_s: float
+    transitions_per_s: float
     whole_per_s: float
     raw_per_s: float
+    rate: float
 
 
 def measure_rates(url: str, folder: Path, runs: int) -> Rates:
-    """Median rates over rounds of one run each, and as many raw appends."""
+    """Medians over rounds: some runs, then as many raw appends as they made commits. The first round warms up."""
     raw = RAW.get(url.partition(":")[0], raw_nothing)
-    appends, commits, wholes = [], [], []
+    commits, wholes, appends = [], [], []
     with closing(open_store(place(url, folder, "rate"))) as store, raw(folder, url) as append:
-        bench = Bench(store)
-        for _ in range(runs):
+        bench = Bench(store, "rate")
+        for _ in range(ROUNDS + 1):
             bench.forget_times()
-            bench.run()
+            for _ in range(max(1, runs // ROUNDS)):
+                bench.run()
             commits.append(statistics.mean(bench.commits))
             wholes.append(statistics.mean(map(sum, zip(bench.loads, bench.steps, bench.commits, strict=True))))
-            appends.append(time_appends(append, len(bench.commits)))
-        transitions = runs * len(bench.commits)
-    per_s = [1 / statistics.median(seconds) if seconds[0] else 0.0 for seconds in (commits, wholes, appends)]
-    return Rates(transitions, *per_s)
+            appends.append(time_appends(append, len(bench.commits)) if append is not None else 0.0)
+        transitions = ROUNDS * len(bench.commits)
+    commit_s, whole_s, append_s = (statistics.median(seconds[1:]) for seconds in (commits, wholes, appends))
+    rate = statistics.median(a / c for a, c in zip(appends[1:], commits[1:], strict=True))
+    return Rates(transitions, 1 / commit_s, 1 / whole_s, 1 / append_s if append_s else 0.0, rate)
 
 
-def time_appends(append: Append | None, times: int) -> float:
+def time_appends(append: Append, times: int) -> float:
     """Seconds of one append."""
-    if append is None:
-        return 0.0
     started = time.perf_counter()
     for _ in range(times):
         append()
@@ -268,7 +271,6 @@ def measure(url: str, folder: Path, runs: int, history: int) -> Result:
     return Result(
         url.partition(":")[0],
         *rates,
-        rates.commits_per_s / rates.raw_per_s if rates.raw_per_s else 0.0,
         history,
         growth.commit_short_us,
         growth.commit_long_us,
@@ -303,7 +305,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("urls", nargs="*", metavar="URL", default=["memory:", "sqlite:"])
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--runs", type=int, default=100, help="consumer runs of each loop; ten transitions each")
+    parser.add_argument("--runs", type=int, default=300, help="consumer runs of each loop; ten transitions each")
     parser.add_argument("--history", type=int, default=1_000_000, help="finished events of the long history")
     parser.add_argument("--folder", type=Path, help="where to make files; the disk counts")
     arguments = parser.parse_args()
