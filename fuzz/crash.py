@@ -287,6 +287,11 @@ def swept(workflows: list[Workflow], where: Ground, wanted: Wanted) -> tuple[lis
             pool.close()
 
 
+def listing() -> str:
+    """The workflows, in a line each."""
+    return "\n".join(f"{workflow.name:<14}{workflow.text}" for workflow in WORKFLOWS.values())
+
+
 def chosen(name: str) -> list[Workflow]:
     if name and name not in WORKFLOWS:
         wrong_usage(f"there is no workflow {name!r}; there are: {', '.join(WORKFLOWS)}")
@@ -308,7 +313,8 @@ def deaths_of(text: str) -> Deaths:
 def scratch(wanted: Wanted, make_host: type[Host] = Host) -> Iterator[Ground]:
     """A folder for stores, beside the one that the URL names, which is never touched.
 
-    In one process nothing needs to be durable, so that memory does for a disk where the system offers it.
+    A kill leaves to the system what it was given to write, so that nothing depends on a disk: without a place, and
+    always in one process, memory does for it where the system offers that.
     """
     scheme, colon, location = wanted.store.partition(":")
     if not colon or scheme not in ("memory", "sqlite", "duckdb"):
@@ -317,11 +323,10 @@ def scratch(wanted: Wanted, make_host: type[Host] = Host) -> Iterator[Ground]:
         )
     if scheme == "memory" and not wanted.in_process:
         wrong_usage("a store in memory dies with its process; add --in-process")
-    folder = Path(location).absolute().parent if location else Path(tempfile.gettempdir())
-    if wanted.in_process and os.access(SHARED_MEMORY_DISK, os.W_OK):
-        folder = SHARED_MEMORY_DISK
-    if not os.access(folder, os.W_OK):
-        wrong_usage(f"{folder} is no folder that can be written")
+    beside = Path(location).absolute().parent if location else fast_folder()
+    if not os.access(beside, os.W_OK):
+        wrong_usage(f"{beside} is no folder that can be written")
+    folder = fast_folder() if wanted.in_process else beside
     with tempfile.TemporaryDirectory(prefix="keepkernel-crash-", dir=folder) as name:
         try:
             where = ground(scheme, Path(name), make_host)
@@ -330,7 +335,10 @@ def scratch(wanted: Wanted, make_host: type[Host] = Host) -> Iterator[Ground]:
         yield where
 
 
-SHARED_MEMORY_DISK: Final = Path("/dev/shm")
+def fast_folder() -> Path:
+    """Where files are in memory, if there is such a place."""
+    in_memory = Path("/dev/shm")
+    return in_memory if os.access(in_memory, os.W_OK) else Path(tempfile.gettempdir())
 
 
 def one_trial(workflow: Workflow, where: Ground, wanted: Wanted, deaths: Deaths) -> int:

@@ -85,6 +85,8 @@ class Place:
             return open_store(f"{self.scheme}:{self.folder / 'store'}", clock=clock, reach=reach)
         if self._kept is None:
             self._kept = open_store("memory:", clock=self._now, reach=self._reached)
+        else:
+            self._kept.drop()  # As its last process did when it died.
         return self._kept
 
     def _now(self) -> int:
