@@ -95,7 +95,7 @@ MIGRATIONS: Final = (
     ),
 )
 """Statements that lead from each schema version to the next. What was released never changes; append."""
-NAMES: Final = ["workflows", "events", "transitions", *(f"{name}s" for name in VIEWED)]
+NAMES: Final = ["keepkernel", "workflows", "events", "transitions", *(f"{name}s" for name in VIEWED)]
 MIGRATION_LOCK: Final = 0x6B656570
 """Whoever migrates holds this, so that two hosts that open a new store do not both make its tables."""
 
@@ -104,11 +104,9 @@ SETTINGS: Final = """
         set_config('lock_timeout', %s, false),
         CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END"""
 FACTS: Final = """
-    SELECT current_setting('fsync'), current_setting('server_encoding'), current_schema(),
-        to_regclass(quote_ident(current_schema()) || '.keepkernel') IS NOT NULL"""
-TAKEN: Final = """
-    SELECT relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-    WHERE nspname = current_schema() AND relname = ANY (%s) ORDER BY relname"""
+    SELECT current_setting('fsync'), current_setting('server_encoding'), current_schema(), ARRAY(
+        SELECT relname::text FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+        WHERE nspname = current_schema() AND relname = ANY (%s) ORDER BY relname)"""
 CLOCK: Final = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
 LEASE_COLUMNS: Final = "lease_host, lease_token, lease_expires_at"
@@ -332,39 +330,39 @@ class PostgresStore(Pages):
     # -- the schema
 
     def _set_up(self) -> None:
-        [(fsync, encoding, schema, there)] = self._read(FACTS, ())
+        [(fsync, encoding, schema, tables)] = self._read(FACTS, (NAMES,))
         if fsync == "off":
             raise StoreError(f"the server of {self._place} runs with fsync = off and may forget commits; turn it on")
         if encoding != "UTF8":
             raise StoreError(f"{self._place} is encoded in {encoding}; make one with createdb --encoding=UTF8")
         if schema is None:
             raise NotAStore(f"{self._place} has no schema that this user works in; create it, or set its search_path")
-        if self._schema_version(there) < len(MIGRATIONS):
+        if self._schema_version(tables) < len(MIGRATIONS):
             self._migrate()
         self._clock.saw(self._read("SELECT coalesce(max(changed_at), 0) FROM workflows", ())[0][0])
 
-    def _schema_version(self, there: bool) -> int:
-        version: int = self._execute("SELECT schema_version FROM keepkernel").fetchall()[0][0] if there else 0
+    def _schema_version(self, tables: Collection[str]) -> int:
+        if "keepkernel" not in tables:
+            return 0
+        [(version,)] = self._execute("SELECT schema_version FROM keepkernel").fetchall()
         if version > len(MIGRATIONS):
             raise NewerStore(
                 f"{self._place} has schema version {version}, and this keepkernel knows {len(MIGRATIONS)}; "
                 "install the keepkernel that wrote it, or a later one"
             )
-        return version
+        return int(version)
 
     def _migrate(self) -> None:
         """Bring the schema up to date in one transaction; of several hosts one does it, and the others wait."""
         with self._troubles_named(), self._live().transaction():
             self._execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
-            [(_, _, schema, there)] = self._execute(FACTS).fetchall()
-            version = self._schema_version(there)
-            if not there:
-                taken = ", ".join(name for (name,) in self._execute(TAKEN, (NAMES,)).fetchall())
-                if taken:
-                    raise NotAStore(
-                        f"schema {schema} of {self._place} has tables that keepkernel did not write: {taken}; "
-                        "name another database, or a schema of its own by ?options=-csearch_path%3DNAME"
-                    )
+            [(_, _, schema, tables)] = self._execute(FACTS, (NAMES,)).fetchall()
+            version = self._schema_version(tables)
+            if version == 0 and tables:
+                raise NotAStore(
+                    f"schema {schema} of {self._place} has tables that keepkernel did not write: {', '.join(tables)}; "
+                    "name another database, or a schema of its own by ?options=-csearch_path%3DNAME"
+                )
             for number, statements in enumerate(MIGRATIONS[version:], version):
                 for statement in statements:
                     self._write(f"migrate {number}", statement)

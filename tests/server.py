@@ -35,6 +35,12 @@ def unprivileged() -> str | None:
     return next(name for name in ("postgres", "nobody") if name in names) if os.geteuid() == 0 else None
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
 def roomy_memory() -> str | None:
     """A folder in memory, if there is one with room: what survives a server that dies need not survive the machine."""
     return SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) and shutil.disk_usage(SHARED_MEMORY).free > 1e9 else None
@@ -45,10 +51,10 @@ class Server:
 
     def __init__(self, programs: Path) -> None:
         self._programs = programs
+        self._owner = os.getpid()
         self._user = unprivileged()
         self.folder = Path(tempfile.mkdtemp(prefix="keepkernel-postgres-", dir=roomy_memory()))
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         password = self.folder / "password"
         password.write_text(PASSWORD)
         if self._user:
@@ -84,6 +90,8 @@ class Server:
         self._run("pg_ctl", "stop", "--wait", "-m", mode, "-D", self.data)
 
     def remove(self) -> None:
+        if os.getpid() != self._owner:
+            return  # A child that was forked ends; the server goes on.
         if (self.data / "postmaster.pid").exists():
             self.stop()
         shutil.rmtree(self.folder)
