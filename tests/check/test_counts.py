@@ -69,7 +69,8 @@ def everything() -> list[Result]:
     return [
         *(searched(setup(name), caller="honest", max_states=3_000 if name in large else 0) for name in SETUPS),
         *(searched(setup(name), caller="adversary", max_states=0) for name in ("main", "consumer")),
-        searched(setup("bookkeeping"), caller="adversary", max_states=500),
+        searched(setup("no-mutate"), caller="adversary", max_states=500),
+        searched(setup("bookkeeping", features=frozenset({"budget"})), caller="adversary", max_states=1_000),
     ]
 
 
