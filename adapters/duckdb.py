@@ -19,7 +19,7 @@ from hashlib import md5
 from heapq import heappop, heappush, merge
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
@@ -39,11 +39,11 @@ from ..kernel.ports import (
     StoreBusy,
     StoreError,
     StoreFull,
-    Transition,
 )
-from ..kernel.types import Event, Key, Mutation, Run, Session, State, new_workflow
+from ..kernel.types import Event, Key, State, new_workflow
 from ..kernel.window import named
 from .clock import ForwardClock, wall_clock_ms
+from .pages import VIEWED, Pages, view
 from .points import Reach, pass_by
 from .rows import (
     EVENT_COLUMNS,
@@ -52,10 +52,8 @@ from .rows import (
     event_row,
     next_lease,
     refusal,
-    transition_of,
     transition_row,
     unknown,
-    value_of,
 )
 
 FOLD_COMMITS: Final = 2_000
@@ -96,85 +94,59 @@ def _columns(values: str, names: Sequence[str]) -> str:
     return ", ".join(f'{values}[{place}]{types.get(name, "")} AS "{name}"' for place, name in enumerate(names, 1))
 
 
-def _view(name: str, fields: str) -> str:
-    """Finished rows from the transitions, and the live one from the head."""
-    columns = ", ".join(f"json ->> '$.{field}' AS {field}" for field in fields.split())
-    return f"""
-    CREATE VIEW {name}s AS SELECT workflow, transition, {columns} FROM (
-        SELECT workflow, version AS transition, {name}::JSON AS json FROM transitions WHERE {name} IS NOT NULL
-        UNION ALL SELECT name, NULL, head -> '$.{name}' FROM workflows
-        WHERE json_type(head -> '$.{name}') <> 'NULL')"""
+def _view(name: str) -> str:
+    return view(name, lambda text, field: f"({text} ->> '$.{field}')")
 
 
 MIGRATIONS: Final = (
-    (
-        """
-        CREATE TABLE store (
-            keepkernel_schema INTEGER NOT NULL, position BIGINT NOT NULL, latest_at BIGINT NOT NULL,
-            closed BOOLEAN NOT NULL)""",
-        "INSERT INTO store VALUES (1, 0, 0, true)",
-        "CREATE TABLE journal (position BIGINT NOT NULL, line VARCHAR NOT NULL)",
-        "CREATE TABLE heads (workflow VARCHAR NOT NULL, version BIGINT NOT NULL, head VARCHAR NOT NULL)",
-        f"CREATE TABLE live_events (workflow VARCHAR NOT NULL, {EVENT_TYPES}, name_hash UBIGINT NOT NULL)",
-        f"CREATE TABLE finished_events (workflow VARCHAR NOT NULL, {EVENT_TYPES}, name_hash UBIGINT NOT NULL)",
-        "CREATE INDEX finished_by_name ON finished_events (name_hash)",
-        f"CREATE TABLE past_transitions ({TRANSITION_TYPES})",
-        f"""
-        CREATE VIEW journal_lines AS SELECT position, {_columns("line", LINE_COLUMNS)}
-        FROM (SELECT position, from_json(line, '["VARCHAR"]') AS line FROM journal)""",
-        """
-        CREATE VIEW journal_heads AS SELECT workflow, version, head FROM journal_lines
-        QUALIFY row_number() OVER (PARTITION BY workflow ORDER BY position DESC) = 1""",
-        f"""
-        CREATE VIEW journal_events AS SELECT workflow, {EVENT_LIST} FROM (
+    f"""
+    CREATE TABLE store (
+        keepkernel_schema INTEGER NOT NULL, position BIGINT NOT NULL, latest_at BIGINT NOT NULL,
+        closed BOOLEAN NOT NULL);
+    INSERT INTO store VALUES (0, 0, 0, true);
+    CREATE TABLE journal (position BIGINT NOT NULL, line VARCHAR NOT NULL);
+    CREATE TABLE heads (workflow VARCHAR NOT NULL, version BIGINT NOT NULL, head VARCHAR NOT NULL);
+    CREATE TABLE live_events (workflow VARCHAR NOT NULL, {EVENT_TYPES}, name_hash UBIGINT NOT NULL);
+    CREATE TABLE finished_events (workflow VARCHAR NOT NULL, {EVENT_TYPES}, name_hash UBIGINT NOT NULL);
+    CREATE INDEX finished_by_name ON finished_events (name_hash);
+    CREATE TABLE past_transitions ({TRANSITION_TYPES});
+
+    CREATE VIEW journal_lines AS SELECT position, {_columns("line", LINE_COLUMNS)}
+        FROM (SELECT position, from_json(line, '["VARCHAR"]') AS line FROM journal);
+    CREATE VIEW journal_heads AS SELECT workflow, version, head FROM journal_lines
+        QUALIFY row_number() OVER (PARTITION BY workflow ORDER BY position DESC) = 1;
+    CREATE VIEW journal_events AS SELECT workflow, {EVENT_LIST} FROM (
             SELECT position, workflow, {_columns("event", EVENT_COLUMNS)} FROM (
                 SELECT position, workflow, unnest(from_json(events, '[["VARCHAR"]]')) AS event FROM journal_lines))
-        QUALIFY row_number() OVER (PARTITION BY workflow, seq ORDER BY position DESC) = 1""",
-        """
-        CREATE VIEW workflows AS SELECT workflow AS name, version, head::JSON AS head FROM (
-            FROM heads ANTI JOIN journal_heads USING (workflow) UNION ALL FROM journal_heads)""",
-        f"""
-        CREATE VIEW events AS
-            SELECT workflow, {EVENT_LIST} FROM finished_events ANTI JOIN journal_events USING (workflow, seq)
-            UNION ALL SELECT workflow, {EVENT_LIST} FROM live_events ANTI JOIN journal_events USING (workflow, seq)
-            UNION ALL FROM journal_events""",
-        f"""
-        CREATE VIEW transitions AS SELECT {TRANSITION_LIST} FROM past_transitions
-            UNION ALL SELECT {TRANSITION_LIST} FROM journal_lines WHERE version > 0""",
-        _view(
-            "run",
-            "id handler kind session version status phase outcome retry_of created_at reserved causes data title "
-            "result message abandoned",
-        ),
-        _view(
-            "mutation",
-            "run status tool params digest key reconcilable send_by may_land_until attempts next_attempt_at "
-            "resolved_by",
-        ),
-        _view("session", "id status runs commits"),
-    ),
-)
-"""Statements that lead from each schema version to the next. What was released never changes; append."""
+        QUALIFY row_number() OVER (PARTITION BY workflow, seq ORDER BY position DESC) = 1;
 
-LIVE: Final = "('pending', 'reserved')"
-FOLD: Final = (
-    "DELETE FROM live_events old USING changed WHERE old.workflow = changed.workflow AND old.seq = changed.seq",
-    "DELETE FROM finished_events old USING changed WHERE old.workflow = changed.workflow AND old.seq = changed.seq",
-    f"INSERT INTO live_events BY NAME FROM changed WHERE status IN {LIVE} ORDER BY workflow, seq",
-    f"INSERT INTO finished_events BY NAME FROM changed WHERE status NOT IN {LIVE} ORDER BY workflow, seq",
-    f"""INSERT INTO past_transitions BY NAME
-    SELECT {TRANSITION_LIST} FROM journal_lines WHERE version > 0 ORDER BY position""",
-    "DELETE FROM heads WHERE workflow IN (SELECT workflow FROM journal_heads)",
-    "INSERT INTO heads BY NAME FROM journal_heads",
-    """UPDATE store SET position = (SELECT max(position) FROM journal),
-    latest_at = greatest(latest_at, (SELECT max("at") FROM journal_lines))""",
-    "DELETE FROM journal",
+    CREATE VIEW workflows AS SELECT workflow AS name, version, head::JSON AS head FROM (
+        FROM heads ANTI JOIN journal_heads USING (workflow) UNION ALL FROM journal_heads);
+    CREATE VIEW events AS
+        SELECT workflow, {EVENT_LIST} FROM finished_events ANTI JOIN journal_events USING (workflow, seq)
+        UNION ALL SELECT workflow, {EVENT_LIST} FROM live_events ANTI JOIN journal_events USING (workflow, seq)
+        UNION ALL FROM journal_events;
+    CREATE VIEW transitions AS SELECT {TRANSITION_LIST} FROM past_transitions
+        UNION ALL SELECT {TRANSITION_LIST} FROM journal_lines WHERE version > 0;
+    {"; ".join(map(_view, VIEWED))}""",
 )
-"""Brings the journal into the tables, with its latest events in the temporary table `changed`; one transaction."""
-CHANGED: Final = f"""
-    CREATE OR REPLACE TEMP TABLE changed AS
-    SELECT *, {NAME_HASH} AS name_hash FROM journal_events"""
+"""What leads from each schema version to the next. What was released never changes; append."""
 
+FOLD: Final = f"""
+    CREATE OR REPLACE TEMP TABLE changed AS SELECT *, {NAME_HASH} AS name_hash FROM journal_events;
+    DELETE FROM live_events old USING changed WHERE old.workflow = changed.workflow AND old.seq = changed.seq;
+    DELETE FROM finished_events old USING changed WHERE old.workflow = changed.workflow AND old.seq = changed.seq;
+    INSERT INTO live_events BY NAME FROM changed WHERE status IN ('pending', 'reserved') ORDER BY workflow, seq;
+    INSERT INTO finished_events BY NAME
+        FROM changed WHERE status NOT IN ('pending', 'reserved') ORDER BY workflow, seq;
+    INSERT INTO past_transitions BY NAME
+        SELECT {TRANSITION_LIST} FROM journal_lines WHERE version > 0 ORDER BY position;
+    DELETE FROM heads WHERE workflow IN (SELECT workflow FROM journal_heads);
+    INSERT INTO heads BY NAME FROM journal_heads;
+    UPDATE store SET position = (SELECT max(position) FROM journal),
+        latest_at = greatest(latest_at, (SELECT max("at") FROM journal_lines));
+    DELETE FROM journal;"""
+"""Brings the journal into the tables, in one transaction."""
 STORAGE: Final = " UNION ALL ".join(
     f"SELECT block_id, additional_block_ids FROM pragma_storage_info('{table}')"
     for table in ("heads", "live_events", "finished_events", "past_transitions")
@@ -183,8 +155,6 @@ APPEND: Final = "INSERT INTO journal VALUES (?, ?)"
 PENDING: Final = f"""
     SELECT {EVENT_LIST} FROM live_events
     WHERE workflow = ? AND topic = ? AND status = 'pending' AND seq > ? ORDER BY seq LIMIT ?"""
-
-Value = TypeVar("Value")
 
 _open_stores: WeakValueDictionary[Path, "DuckDBStore"] = WeakValueDictionary()
 """DuckDB's lock keeps other processes out; within one process it would let a second store in."""
@@ -278,7 +248,7 @@ def sync_folder(path: Path) -> None:
         os.close(folder)
 
 
-class DuckDBStore:
+class DuckDBStore(Pages):
     """Durable workflows in one file; `reach` is told before and after each statement that writes."""
 
     def __init__(
@@ -404,9 +374,9 @@ class DuckDBStore:
 
     def _migrate(self, connection: duckdb.DuckDBPyConnection, schema: int) -> None:
         """Bring the schema up to date, one transaction a version."""
-        for version, statements in enumerate(MIGRATIONS[schema:], schema + 1):
-            done = (f"UPDATE store SET keepkernel_schema = {version}",)
-            self._transact(f"migrate {version}", (*statements, *done), connection)
+        for version, script in enumerate(MIGRATIONS[schema:], schema + 1):
+            done = f"UPDATE store SET keepkernel_schema = {version}"
+            self._transact(f"migrate {version}", f"{script}; {done}", connection)
 
     def _fold(self, *, closed: bool) -> None:
         """Bring the journal into the tables and the log into the main file; then begin both anew, unless at the end.
@@ -414,11 +384,8 @@ class DuckDBStore:
         The mark asks for no more than the main file has until the new log has its first entry. So dying in between
         is harmless, and so is losing a log before anything was committed to it.
         """
-        statements: tuple[str, ...] = (f"UPDATE store SET closed = {closed}",)
-        if self._rows:
-            self._write("list changes", CHANGED)
-            statements = (*FOLD, *statements)
-        self._transact("fold", statements, self._connection)
+        script = FOLD if self._rows else ""
+        self._transact("fold", f"{script} UPDATE store SET closed = {closed}", self._connection)
         self._rows = self._bytes = 0
         self._lives.clear()
         self._write("checkpoint", "CHECKPOINT")
@@ -463,11 +430,10 @@ class DuckDBStore:
         (connection or self._connection).execute(statement, values)
         self._reach(f"{point}: after")
 
-    def _transact(self, name: str, statements: Sequence[str], connection: duckdb.DuckDBPyConnection) -> None:
+    def _transact(self, name: str, script: str, connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute("BEGIN")
         try:
-            for number, statement in enumerate(statements, 1):
-                self._write(f"{name} {number}", statement, connection=connection)
+            self._write(name, script, connection=connection)
         except duckdb.Error:
             connection.execute("ROLLBACK")
             raise
@@ -541,10 +507,6 @@ class DuckDBStore:
         self._append("create", (*line, encode(head), ()))
         self._lives[workflow] = Live(head, 0)
         return True
-
-    def workflows(self, after: str = "", limit: int = 100) -> tuple[str, ...]:
-        rows = self._all("SELECT name FROM workflows WHERE name > ? ORDER BY name LIMIT ?", after, limit)
-        return tuple(name for (name,) in rows)
 
     def load(self, workflow: str, command: Command | None = None) -> Loaded:
         live = self._of(workflow)
@@ -661,34 +623,3 @@ class DuckDBStore:
                 rows = [row for row in self._all(named_so) if row[0] == live.head.workflow and row[1:3] in keys]
                 found |= {event.key: event for event in (event_of(row[1:]) for row in rows)}
         return found
-
-    def events(self, workflow: str, after_seq: int = 0, limit: int = 100) -> tuple[Event, ...]:
-        """The numbers of events have no gaps, which lets DuckDB skip the rest of the table."""
-        page = f"SELECT {EVENT_LIST} FROM events WHERE workflow = ? AND seq > ? AND seq <= ? ORDER BY seq"
-        return self._page(workflow, event_of, page, after_seq, after_seq + limit)
-
-    def runs(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[tuple[int, Run], ...]:
-        return self._finished(workflow, "run", Run, after, limit)
-
-    def mutations(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[tuple[int, Mutation], ...]:
-        return self._finished(workflow, "mutation", Mutation, after, limit)
-
-    def sessions(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[tuple[int, Session], ...]:
-        return self._finished(workflow, "session", Session, after, limit)
-
-    def transitions(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[Transition, ...]:
-        """Versions have no gaps either."""
-        columns = 'version, "at", command, rules'
-        page = f"SELECT {columns} FROM transitions WHERE workflow = ? AND version > ? AND version <= ? ORDER BY version"
-        return self._page(workflow, lambda row: transition_of(*row), page, after, after + limit)
-
-    def _finished(
-        self, workflow: str, column: str, kind: type[Value], after: int, limit: int
-    ) -> tuple[tuple[int, Value], ...]:
-        page = f"""SELECT version, {column} FROM transitions
-            WHERE workflow = ? AND {column} IS NOT NULL AND version > ? ORDER BY version LIMIT ?"""
-        return self._page(workflow, lambda row: (row[0], value_of(kind, row[1])), page, after, limit)
-
-    def _page(self, workflow: str, read: Callable[[Any], Value], statement: str, *values: Any) -> tuple[Value, ...]:
-        self._of(workflow)
-        return tuple(map(read, self._all(statement, workflow, *values)))

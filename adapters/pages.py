@@ -73,7 +73,7 @@ class Pages(ABC):
         return self._finished(workflow, "session", Session, after, limit)
 
     def transitions(self, workflow: str, after: int = 0, limit: int = 100) -> tuple[Transition, ...]:
-        columns = "version, at, command, rules"
+        columns = 'version, "at", command, rules'  # DuckDB takes a bare `at` for something else.
         page = f"SELECT {columns} FROM transitions WHERE workflow = ? AND version > ? ORDER BY version LIMIT ?"
         return self._page(workflow, lambda row: transition_of(*row), page, after, limit)
 

@@ -166,7 +166,7 @@ def test_any_text_comes_back(tmp_path: Path, text: str) -> None:
 
 
 def test_events_of_one_hash_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapter, "CHANGED", adapter.CHANGED.replace(adapter.NAME_HASH, "7::UBIGINT"))
+    monkeypatch.setattr(adapter, "FOLD", adapter.FOLD.replace(adapter.NAME_HASH, "7::UBIGINT"))
     monkeypatch.setattr(adapter, "name_hash", lambda workflow, key: 7)
     store = DuckDBStore(str(tmp_path / "store"), fold_commits=1)
     deployed(store)
@@ -524,7 +524,7 @@ def test_a_newer_schema_is_told(unclean: Path) -> None:
 
 def test_an_older_schema_is_migrated(unclean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a journal that was not folded yet, and a death at every point of it."""
-    further = ("ALTER TABLE heads ADD COLUMN note VARCHAR DEFAULT 'new'",)
+    further = "ALTER TABLE heads ADD COLUMN note VARCHAR DEFAULT 'new'"
     monkeypatch.setattr(adapter, "MIGRATIONS", (*adapter.MIGRATIONS, further))
     for die_at in range(1, 12):
         folder = unclean.parent / str(die_at)
