@@ -111,7 +111,7 @@ class Model:
         self.caller = caller
         self.keys = setup.inputs + setup.outputs
         # Inputs are interchangeable as long as their order of arrival does not matter.
-        self.fold = fold and not history and not setup.outputs
+        self.fold = fold and not history and not setup.outputs and setup.events > 1
         self.picture = timed if history else partial(picture, setup=setup)
         self.history = history
         self.labels: list[Label] = []
@@ -135,7 +135,7 @@ class Model:
         self._around: dict[int, tuple[Template, ...]] = {}
         self._templates: dict[int, tuple[Template, ...]] = {}
         self._acts: dict[tuple[int, str, int, bool, int], int] = {}
-        self._folded: dict[tuple[int, int], tuple[int, int]] = {}
+        self._folded: dict[int, tuple[int, int]] = {}
         self._strays: dict[int, tuple[tuple[int, int], ...]] = {}
         self._masks: list[tuple[int, int]] = []
         self._outside: dict[tuple[int, int], tuple[Violation, ...]] = {}
@@ -218,7 +218,8 @@ class Model:
         if templates is None:
             templates = self._templates[code >> WORLD_BITS] = self._make_templates(state, hand)
         call = self.worlds[outside].current
-        held = self._masks[state][0]
+        held, done = self._masks[state]
+        masks, folded = self._masks, self._folded
         found: list[Move[int]] = []
         for label, target, next_hand, act, settles, needs, calm in templates:
             if needs is not None and call not in needs:
@@ -226,8 +227,13 @@ class Model:
             if target < 0:
                 found.append((label, None, calm))
                 continue
-            next_world = self._after(outside, act, held, settles, self._masks[target][1])
-            found.append((label, self._code(target, next_hand, next_world, fold), calm))
+            next_world = outside
+            if act or settles or masks[target][1] != done:  # Anything else leaves the world as it is.
+                next_world = self._after(outside, act, held, settles, masks[target][1])
+            if fold:
+                pair = target << WORLD_BITS | next_world
+                target, next_world = folded.get(pair) or self._fold(target, next_world)  # noqa: PLW2901
+            found.append((label, (target << HAND_BITS | next_hand) << WORLD_BITS | next_world, calm))
         if self.worlds[outside].strays:
             for label, next_world in self._stray_moves(outside, self._masks[state][1]):
                 found.append((label, self._code(state, hand, next_world, fold), True))
@@ -386,7 +392,7 @@ class Model:
 
     def _fold(self, state: int, outside: int) -> tuple[int, int]:
         """The one representative of all states that differ only in the names of their inputs."""
-        known = self._folded.get((state, outside))
+        known = self._folded.get(state << WORLD_BITS | outside)
         if known is None:
             marks = [self._marks(state, outside, n) for n in range(len(self.keys))]
             order = tuple(sorted(range(len(self.keys)), key=lambda n: marks[n]))
@@ -398,7 +404,7 @@ class Model:
                     self.state_id(abstract.exchanged(self.states[state], keys)),
                     self.world_id(world.exchanged(self.worlds[outside], order)),
                 )
-            self._folded[state, outside] = known
+            self._folded[state << WORLD_BITS | outside] = known
         return known
 
     def _marks(self, number: int, outside: int, n: int) -> tuple[object, ...]:
