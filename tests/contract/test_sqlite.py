@@ -309,6 +309,16 @@ def test_two_processes_may_share_a_file(path: Path) -> None:
         assert contents(store) == there
 
 
+def test_a_lease_outlives_its_process(path: Path) -> None:
+    """Another process may hold it, so an open must not free it."""
+    store = begun(store_at(path))
+    lease = store.lease("w", "one", 100)
+    store.drop()
+    with closing(store_at(path)) as store:
+        assert store.lease("w", "two", 100) is None
+        assert store.lease("w", "one", 100) == lease
+
+
 def test_two_make_the_file_at_once(path: Path) -> None:
     """Whoever is second takes the first one's."""
     others: list[SQLiteStore] = []
