@@ -25,6 +25,7 @@ class Kind(NamedTuple):
 
 KINDS = (
     Kind("memory", lambda folder: "memory:", durable=False),
+    Kind("duckdb", lambda folder: f"duckdb:{folder / 'store.db'}"),
     Kind("sqlite", lambda folder: f"sqlite:{folder / 'store.db'}"),
     Kind("postgresql", lambda folder: started().url(started().make(folder))),
 )
