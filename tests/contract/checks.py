@@ -503,27 +503,24 @@ STORY = (
 def dying_anywhere_leaves_all_or_nothing(place: Place) -> None:
     """At every point that the store passes: what was acknowledged is there, what was not is there whole or not at all,
     the same change again is made once, and the story comes to the same end."""
-    clean = Dies()
-    told = Told()
-    tell(place.fresh(), clean, told)
+    clean, told = Dies(), Told()
+    live(place.fresh(), clean, told)
     assert len(clean.passed) > 3 * len(STORY)
     for number, point in enumerate(clean.passed, 1):
         there, broken_off = place.fresh(), Told()
         with pytest.raises(SimulatedCrash):
-            tell(there, Dies(number), broken_off)
+            live(there, Dies(number), broken_off)
         where = f"after dying at point {number}, {point}"
-        store = there.open()
-        if store.workflows() or broken_off.seen:
-            at = store.load("w").version
-            assert at in (len(broken_off.seen) - 1, len(broken_off.seen)), where
-            assert contents(store) == told.seen[at], where
-        if broken_off.asked:
-            change = broken_off.asked[-1]
-            assert store.commit(change) == change.base + 1, where
-            assert contents(store) == told.seen[change.base + 1], where
-        store.drop()
-        tell(there, Dies(), broken_off)
         with opened(there) as store:
+            if store.workflows() or broken_off.seen:
+                at = store.load("w").version
+                assert at in (len(broken_off.seen) - 1, len(broken_off.seen)), where
+                assert contents(store) == told.seen[at], where
+            if broken_off.asked:
+                change = broken_off.asked[-1]
+                assert store.commit(change) == change.base + 1, where
+                assert contents(store) == told.seen[change.base + 1], where
+            tell(store, Told())
             assert contents(store) == told.seen[-1], where
 
 
@@ -535,22 +532,27 @@ class Told:
         self.seen: list[tuple[Any, ...]] = []
 
 
-def tell(place: Place, dies: Dies, told: Told) -> None:
-    """The story, from wherever it stands to its end."""
+def live(place: Place, dies: Dies, told: Told) -> None:
+    """One process, from open to close, or to its death."""
     store = None
     try:
         store = place.open(dies)
-        store.create("w", Policy())
-        told.seen.append(contents(store))
-        for number in range(store.load("w").version, len(STORY)):
-            told.asked.append(change_for(store, STORY[number], f"change {number}"))
-            store.commit(told.asked[-1])
-            told.seen.append(contents(store))
+        tell(store, told)
         store.close()
     except SimulatedCrash:
         if store is not None:
             store.drop()
         raise
+
+
+def tell(store: Store, told: Told) -> None:
+    """The story, from wherever it stands to its end."""
+    store.create("w", Policy())
+    told.seen.append(contents(store))
+    for number in range(store.load("w").version, len(STORY)):
+        told.asked.append(change_for(store, STORY[number], f"change {number}"))
+        store.commit(told.asked[-1])
+        told.seen.append(contents(store))
 
 
 CHECKS: tuple[Check, ...] = (
