@@ -135,10 +135,15 @@ LOAD: Final = f"""
     ) SELECT version, changed_at, head{", NULL" * len(EVENT_COLUMNS)} FROM workflows WHERE name = %(name)s
     UNION ALL SELECT NULL, NULL, NULL, {EVENT_LIST} FROM oldest
     UNION ALL SELECT NULL, NULL, NULL, {EVENT_LIST} FROM events WHERE workflow = %(name)s AND status = 'reserved'
-    UNION ALL SELECT NULL, NULL, NULL, {EVENT_LIST}
-    FROM unnest(%(topics)s::text[], %(ids)s::text[]) AS key (topic, id) JOIN events USING (topic, id)
-    WHERE workflow = %(name)s"""
-"""The head in one row and the window of events in the others; the oldest event of a topic leads to the next topic."""
+    UNION ALL SELECT NULL, NULL, NULL, found.* FROM unnest(%(topics)s::text[], %(ids)s::text[]) AS key (topic, id),
+    LATERAL (
+        SELECT {EVENT_LIST} FROM events
+        WHERE workflow = %(name)s AND topic = key.topic AND id = key.id LIMIT 1) AS found"""
+"""The head in one row and the window of events in the others; the oldest event of a topic leads to the next topic.
+
+The plan is made once for a connection, perhaps when the tables are empty, and must be right when they are not. So the
+limits say from where to where to go.
+"""
 
 AT_WORK: Final = ("starting up", "shutting down", "in recovery mode", "not yet accepting connections")
 """What a server says that is there and not ready."""
@@ -269,10 +274,10 @@ class PostgresStore(Pages):
                 raise Disconnected(f"{error}; then do the same again") from None
         return self._connection
 
-    def _execute(self, statement: str, values: Any = ()) -> Cursor:
+    def _execute(self, statement: str, values: Any = (), *, prepare: bool | None = None) -> Cursor:
         connection = self._live()
         with self._troubles_named():
-            return connection.execute(statement, values)
+            return connection.execute(statement, values, prepare=prepare)
 
     @contextmanager
     def _troubles_named(self) -> Iterator[None]:
@@ -287,16 +292,17 @@ class PostgresStore(Pages):
         self._reach(f"{point}: after")
         return cursor
 
-    def _read(self, statement: str, values: Any) -> list[Any]:
+    def _read(self, statement: str, values: Any = (), *, prepare: bool | None = None) -> list[Any]:
         """Reading twice harms nobody, so a broken connection is not worth a word."""
         self._live()
         try:
-            return self._execute(statement, values).fetchall()
+            return self._execute(statement, values, prepare=prepare).fetchall()
         except Disconnected:
-            return self._execute(statement, values).fetchall()
+            return self._execute(statement, values, prepare=prepare).fetchall()
 
     def _all(self, statement: str, *values: Any) -> list[Any]:
-        return self._read(statement.replace("?", "%s"), values)
+        """Pages are planned each time, by how large the tables are then."""
+        return self._read(statement.replace("?", "%s"), values, prepare=False)
 
     def _named(self, error: psycopg.Error) -> StoreError:
         """What PostgreSQL reports, in words that say what to do."""
@@ -339,7 +345,7 @@ class PostgresStore(Pages):
             raise NotAStore(f"{self._place} has no schema that this user works in; create it, or set its search_path")
         if self._schema_version(tables) < len(MIGRATIONS):
             self._migrate()
-        self._clock.saw(self._read("SELECT coalesce(max(changed_at), 0) FROM workflows", ())[0][0])
+        self._clock.saw(self._read("SELECT coalesce(max(changed_at), 0) FROM workflows")[0][0])
 
     def _schema_version(self, tables: Collection[str]) -> int:
         if "keepkernel" not in tables:
@@ -376,7 +382,7 @@ class PostgresStore(Pages):
         return self._clock.now()
 
     def _server_clock(self) -> int:
-        now: int = self._read(CLOCK, ())[0][0]
+        now: int = self._read(CLOCK)[0][0]
         return now
 
     def create(self, workflow: str, policy: Policy) -> bool:

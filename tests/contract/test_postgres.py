@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from contract.checks import BEGINNING, CRASHED, RUN, STORY, begun, change_for, contents, do, publish
+from contract.checks import BEGINNING, CRASHED, RUN, STORY, begun, change_for, contents, do, fill, publish
 from contract.wire import wire_to
 from flow import START
 from server import PASSWORD, Server, free_port, started
@@ -132,6 +132,17 @@ def test_who_was_away_can_not_commit(server: Server, schema: str, store: Postgre
     other.close()
     with pytest.raises(LeaseLost, match="two"):
         store.commit(late, old)
+
+
+def test_what_was_planned_for_an_empty_store_is_right_for_a_full_one(store: PostgresStore) -> None:
+    begun(store)
+    far = [store.load("w", publish("mail", "new")) for _ in range(20)] and fill(store, "mail", 3_000)[2_000]
+    with store._connection.transaction():
+        loaded = store.load("w", publish(*far.key))
+        counts = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relid = 'events'::regclass"
+        [(read,)] = store._connection.execute(counts).fetchall()
+    assert far in loaded.state.events
+    assert read < 20
 
 
 # --- time --------------------------------------------------------------------------------------------
