@@ -142,6 +142,8 @@ def simulate(
     >>> simulate(SETUPS["no-mutate"], seed=1, walks=3).counterexample is None
     True
     """
+    if not walks and not seconds:
+        raise ValueError("say how many walks, or how many seconds")
     began = time.monotonic()
     model, met, taken, done = Model(setup, caller), set[int](), 0, 0
     example: Counterexample | None = None

@@ -117,6 +117,11 @@ def test_an_interrupt_ends_it_after_its_walk() -> None:
         assert simulate(setup("main"), walks=1000, watch=watch).walks == 0
 
 
+def test_a_simulation_has_an_end() -> None:
+    with pytest.raises(ValueError, match="how many"):
+        simulate(setup("main"))
+
+
 # --- the command -------------------------------------------------------------------------------------
 
 
