@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from ..kernel.ports import Transition
+from ..kernel.ports import Change, Lease, Transition
 from ..kernel.types import Event, Key, Mutation, Run, Session
-from .rows import EVENT_COLUMNS, event_of, transition_of, unknown, value_of
+from .rows import EVENT_COLUMNS, event_of, refusal, transition_of, unknown, value_of
 
 Value = TypeVar("Value")
 
@@ -90,6 +90,13 @@ class Pages(ABC):
         if not rows:
             self._row(workflow, "1")
         return tuple(map(read, rows))
+
+    def _version_of(self, change: Change, version: int, lease: Lease | None, held: Lease) -> int:
+        """The version that a change has led to already; an error when it has not and can not."""
+        done = "SELECT 1 FROM transitions WHERE workflow = ? AND version = ? AND change = ?"
+        if not self._all(done, change.workflow, change.base + 1, change.id):
+            raise refusal(change, version, lease, held)
+        return change.base + 1
 
     def _row(self, workflow: str, columns: str) -> Any:
         """These columns of a workflow."""

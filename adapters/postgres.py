@@ -45,7 +45,6 @@ from .rows import (
     event_of,
     event_row,
     next_lease,
-    refusal,
     transition_row,
     unknown,
 )
@@ -416,15 +415,10 @@ class PostgresStore(Pages):
         token = lease.token if lease is not None else None
         values = (encode(change.head), line.at, change.workflow, change.base, token, *line, *events)
         [(moved,)] = self._write("commit", COMMIT, values).fetchall()
-        return change.base + 1 if moved else self._version_of(change, lease)
-
-    def _version_of(self, change: Change, lease: Lease | None) -> int:
-        """The version that a change has led to already; an error when it has not and can not."""
+        if moved:
+            return change.base + 1
         version, *held = self._row(change.workflow, f"version, {LEASE_COLUMNS}")
-        done = "SELECT 1 FROM transitions WHERE workflow = ? AND version = ? AND change = ?"
-        if not self._all(done, change.workflow, change.base + 1, change.id):
-            raise refusal(change, version, lease, Lease(change.workflow, *held))
-        return change.base + 1
+        return self._version_of(change, version, lease, Lease(change.workflow, *held))
 
     def lease(self, workflow: str, host: str, ttl_ms: int) -> Lease | None:
         """Decided on what was read, and written only if that still holds."""

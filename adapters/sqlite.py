@@ -44,7 +44,6 @@ from .rows import (
     event_of,
     event_row,
     next_lease,
-    refusal,
     transition_row,
 )
 
@@ -366,19 +365,12 @@ class SQLiteStore(Pages):
             with self._writing():
                 moved = self._write("head", MOVE_HEAD, (head, line.at, change.workflow, change.base, token))
                 if moved != 1:
-                    return self._version_of(change, lease)
+                    version, *held = self._row(change.workflow, "version, lease_host, lease_token, lease_expires_at")
+                    return self._version_of(change, version, lease, Lease(change.workflow, *held))
                 self._write("transition", PUT_TRANSITION, line)
                 for event in change.events:
                     self._write("event", PUT_EVENT, (change.workflow, *event_row(event)))
             self._commits += 1
-        return change.base + 1
-
-    def _version_of(self, change: Change, lease: Lease | None) -> int:
-        """The version that a change has led to already; an error when it has not and can not."""
-        version, *held = self._row(change.workflow, "version, lease_host, lease_token, lease_expires_at")
-        done = "SELECT 1 FROM transitions WHERE workflow = ? AND version = ? AND change = ?"
-        if not self._all(done, change.workflow, change.base + 1, change.id):
-            raise refusal(change, version, lease, Lease(change.workflow, *held))
         return change.base + 1
 
     def lease(self, workflow: str, host: str, ttl_ms: int) -> Lease | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,6 +17,7 @@ from flow import START
 from server import PASSWORD, Server, free_port, started
 
 from keepkernel import Key, Pause, Policy
+from keepkernel.adapters import postgres
 from keepkernel.adapters.postgres import MIGRATIONS, PostgresStore
 from keepkernel.adapters.stores import open_store
 from keepkernel.kernel.ports import (
@@ -529,3 +531,13 @@ def test_history_can_be_asked_in_sql(store: PostgresStore, admin: psycopg.Connec
     assert admin.execute("SELECT topic, id, status FROM events").fetchall() == [("mail", "m1", "pending")]
     assert admin.execute("SELECT count(*), max(version) FROM transitions").fetchall() == [(line, line)]
     assert store.get("w", Key("mail", "m1")).title == "a \0 \\u0000 title"
+
+
+def test_the_questions_of_the_readme_have_answers(store: PostgresStore, admin: psycopg.Connection) -> None:
+    told(store)
+    readme = (Path(postgres.__file__).parent / "README.md").read_text()
+    assert "`head::json ->> 'status'` in place of `json_extract(head, '$.status')`" in readme
+    questions = "".join(block.split("```")[0] for block in readme.split("```sql\n")[1:])
+    asked = questions.replace("json_extract(head, '$.status')", "head::json ->> 'status'").strip().strip(";").split(";")
+    assert len(asked) > 4
+    assert all(admin.execute(question).fetchall() for question in asked)
