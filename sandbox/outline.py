@@ -1,0 +1,234 @@
+"""The text of a workflow file as a tree: where things stand, and what can be said of them without running them."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import tree_sitter_javascript
+from tree_sitter import Language, Node, Parser
+
+JAVASCRIPT: Final = Language(tree_sitter_javascript.language())
+FUNCTIONS: Final = frozenset(
+    {"arrow_function", "function_declaration", "function_expression", "generator_function", "method_definition"}
+)
+ASSIGNMENTS: Final = {
+    "assignment_expression": "left",
+    "augmented_assignment_expression": "left",
+    "update_expression": "argument",
+}
+"""Node that assigns -> its field that is assigned to."""
+
+
+class Place(NamedTuple):
+    """Both count from 1."""
+
+    line: int
+    column: int
+
+
+class Use(NamedTuple):
+    """A use of `ctx`: `ctx.name` that is called, or `ctx.name.method`."""
+
+    name: str
+    method: str
+    topic: str | None
+    """The first argument, when it is a plain text."""
+    place: Place
+
+
+class Outline:
+    """One file. Nothing here fails for what is in it: what is not found is not told."""
+
+    def __init__(self, source: str) -> None:
+        self.root = Parser(JAVASCRIPT).parse(source.encode()).root_node
+        self._names = dict(self._declarations())
+        exported = [self._resolve(node) for node in self._exported()]
+        self.exports = bool(exported)
+        self.declaration = next((node for node in exported if node is not None and node.type == "object"), None)
+
+    # -- places
+
+    def place(self, *path: str) -> Place | None:
+        """Where the declaration, or the deepest part of this path that is written out in it, stands."""
+        node = self.declaration
+        if node is None:
+            return None
+        found = node
+        for name in path:
+            member = self._member(node, name) if node is not None else None
+            if member is None:
+                break
+            found, node = member, self._value(member)
+        return _place(found)
+
+    def functions(self) -> Iterator[tuple[str, Node]]:
+        """Every function of a handler, by the name `handler` or `consumer.phase`."""
+        for group in ("producers", "consumers"):
+            handlers = self._follow(self.declaration, group)
+            for member in handlers.named_children if handlers is not None else ():
+                name = _key(member)
+                value = self._value(member)
+                if value is None or name is None:
+                    continue
+                if value.type in FUNCTIONS:
+                    yield name, value
+                for part in value.named_children if value.type == "object" else ():
+                    function = self._value(part)
+                    if function is not None and function.type in FUNCTIONS:
+                        yield f"{name}.{_key(part)}", function
+
+    # -- what handlers do
+
+    def uses(self) -> list[Use]:
+        """How handlers use their context, and so do functions whose first parameter is called `ctx`."""
+        handlers = {function.id for _, function in self.functions()}
+        found: dict[int, Use] = {}
+        for function in _walk(self.root):
+            if function.type not in FUNCTIONS:
+                continue
+            ctx = _first_parameter(function)
+            if ctx is not None and (ctx == "ctx" or function.id in handlers):
+                found |= {node.id: use for node in _walk(function) if (use := _use(node, ctx)) is not None}
+        return sorted(found.values(), key=lambda use: use.place)
+
+    def shared_variables(self) -> list[tuple[str, list[str], Place]]:
+        """Variables of the module that several functions assign, with those functions."""
+        writers: dict[str, list[str]] = {}
+        for owner, function in self.functions():
+            own = {_text(node) for node in _walk(function) if _declares(node)}
+            for name in {_assigned(node) for node in _walk(function)} - own:
+                if name in self._names and self._names[name].type not in FUNCTIONS:
+                    writers.setdefault(name, []).append(owner)
+        return [(name, owners, _place(self._names[name])) for name, owners in writers.items() if len(owners) > 1]
+
+    # -- reading the tree
+
+    def _declarations(self) -> Iterator[tuple[str, Node]]:
+        """What the file declares at its top, by name."""
+        for statement in self.root.named_children:
+            if statement.type == "export_statement":
+                inner = statement.child_by_field_name("declaration")
+                statement = inner if inner is not None else statement  # noqa: PLW2901 - the same, unwrapped
+            for node in (statement, *statement.named_children):
+                name = node.child_by_field_name("name")
+                if node.type in ("variable_declarator", "function_declaration") and name is not None:
+                    yield _text(name), node
+
+    def _exported(self) -> Iterator[Node]:
+        """What stands behind `export default`."""
+        for statement in self.root.named_children:
+            value = statement.child_by_field_name("value")
+            if statement.type == "export_statement" and value is not None:
+                yield value
+
+    def _follow(self, node: Node | None, name: str) -> Node | None:
+        member = self._member(node, name) if node is not None else None
+        return self._value(member) if member is not None else None
+
+    def _member(self, node: Node, name: str) -> Node | None:
+        return next((member for member in node.named_children if _key(member) == name), None)
+
+    def _value(self, member: Node) -> Node | None:
+        if member.type in ("method_definition", "object"):
+            return member
+        value = member.child_by_field_name("value") if member.type == "pair" else member
+        return self._resolve(value)
+
+    def _resolve(self, node: Node | None) -> Node | None:
+        """A value behind names of the module, brackets, and the functions of Keep, which give back what they take."""
+        for _ in range(10):
+            if node is None:
+                return None
+            if node.type == "parenthesized_expression":
+                node = node.named_children[0] if node.named_children else None
+            elif node.type == "call_expression" and _text(node.child_by_field_name("function")).startswith("Keep."):
+                arguments = node.child_by_field_name("arguments")
+                node = arguments.named_children[0] if arguments is not None and arguments.named_children else None
+            elif node.type in ("identifier", "shorthand_property_identifier"):
+                node = self._names.get(_text(node))
+                if node is not None and node.type == "variable_declarator":
+                    node = node.child_by_field_name("value")
+            else:
+                return node
+        return None
+
+
+def _walk(node: Node) -> Iterator[Node]:
+    """A node and all within it, without recursion: files may nest as deep as they like."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(node.named_children)
+
+
+def _text(node: Node | None) -> str:
+    return "" if node is None or node.text is None else node.text.decode()
+
+
+def _place(node: Node) -> Place:
+    """Columns are counted in characters, where the tree counts bytes."""
+    row, column = node.start_point
+    root = node
+    while root.parent is not None:
+        root = root.parent
+    before = (root.text or b"")[node.start_byte - root.start_byte - column : node.start_byte - root.start_byte]
+    return Place(row + 1, len(before.decode(errors="replace")) + 1)
+
+
+def _key(member: Node) -> str | None:
+    """The name of a member of an object."""
+    if member.type == "shorthand_property_identifier":
+        return _text(member)
+    key = member.child_by_field_name("name" if member.type == "method_definition" else "key")
+    if key is None:
+        return None
+    return _plain_text(key) if key.type == "string" else _text(key)
+
+
+def _plain_text(node: Node | None) -> str | None:
+    if node is None or node.type != "string" or any(part.type != "string_fragment" for part in node.named_children):
+        return None
+    return "".join(map(_text, node.named_children))
+
+
+def _first_parameter(function: Node) -> str | None:
+    single = function.child_by_field_name("parameter")
+    listed = function.child_by_field_name("parameters")
+    first = single if single is not None else next(iter(listed.named_children), None) if listed is not None else None
+    return _text(first) if first is not None and first.type == "identifier" else None
+
+
+def _use(node: Node, ctx: str) -> Use | None:
+    if node.type != "member_expression":
+        return None
+    owner, method = node.child_by_field_name("object"), _text(node.child_by_field_name("property"))
+    if owner is None:
+        return None
+    if owner.type == "member_expression" and _text(owner.child_by_field_name("object")) == ctx:
+        return Use(_text(owner.child_by_field_name("property")), method, None, _place(node))
+    parent = node.parent
+    if _text(owner) != ctx or parent is None or parent.type != "call_expression":
+        return None
+    if parent.child_by_field_name("function") != node:
+        return None
+    arguments = parent.child_by_field_name("arguments")
+    first = next(iter(arguments.named_children), None) if arguments is not None else None
+    return Use(method, "", _plain_text(first), _place(node))
+
+
+def _assigned(node: Node) -> str:
+    """The variable behind what a node assigns to: `total` for `total.sum[0] += 1`."""
+    target = node.child_by_field_name(ASSIGNMENTS[node.type]) if node.type in ASSIGNMENTS else None
+    while target is not None and target.type in ("member_expression", "subscript_expression"):
+        target = target.child_by_field_name("object")
+    return _text(target) if target is not None and target.type == "identifier" else ""
+
+
+def _declares(node: Node) -> bool:
+    """Whether an identifier is declared here, as a variable or a parameter."""
+    parent = node.parent
+    if node.type not in ("identifier", "shorthand_property_identifier_pattern") or parent is None:
+        return False
+    if parent.type == "variable_declarator":
+        return parent.child_by_field_name("name") == node
+    return parent.type in ("formal_parameters", "object_pattern", "array_pattern", "arrow_function")

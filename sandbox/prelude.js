@@ -1,0 +1,277 @@
+// The inside of the sandbox: what a workflow file finds around it, and the script's half of the bridge.
+//
+// It runs before the script in every fresh context and gives the worker one function, which the script never sees.
+// Whatever the script asks of the host waits here as a "move", in order, until the worker takes the moves. Texts and
+// objects without a prototype hold everything, and each function of the language that is needed later is taken now:
+// a script that rewrites the language rewrites only its own world. None of this is what protects the host, which
+// trusts no move.
+(() => {
+  "use strict";
+  const { create, freeze, getPrototypeOf, is, prototype: PlainObject } = Object;
+  const { apply, construct } = Reflect;
+  const { parse, rawJSON, stringify } = JSON;
+  const { isArray } = Array;
+  const { isFinite } = Number;
+  const { captureStackTrace } = Error;
+  const { InternalError, RangeError, TypeError } = globalThis;
+  const AnyError = Error;
+  const BigInteger = BigInt;
+  const Pledge = Promise;
+  const RealDate = Date;
+  const text = String;
+  const { toWellFormed } = String.prototype;
+
+  class NotJson extends TypeError {}
+
+  // --- JSON, exactly ---------------------------------------------------------------------------------------
+
+  function exact(key, value) {
+    switch (typeof value) {
+      case "number":
+        if (!isFinite(value)) throw new NotJson(`"${key}" is ${value}, which JSON does not have`);
+        return is(value, -0) ? rawJSON("-0") : value;
+      case "bigint":
+        return rawJSON(text(value));
+      case "undefined":
+        if (isArray(this)) throw new NotJson(`element ${key} of a list is undefined; use null`);
+        return value; // A member without a value is left out, as everywhere in JavaScript.
+      case "object": {
+        if (value === null || isArray(value)) return value;
+        const parent = getPrototypeOf(value);
+        if (parent === PlainObject || parent === null) return value;
+        if (value instanceof Pledge) throw new NotJson(`"${key}" is a promise; await it first`);
+        throw new NotJson(`"${key}" is neither a plain object nor a list; make one of it`);
+      }
+      case "string":
+      case "boolean":
+        return value;
+      default:
+        throw new NotJson(`"${key}" is a ${typeof value}, which JSON does not have`);
+    }
+  }
+
+  // Words for people; half a character is of no use to them.
+  const quote = (words) => stringify(apply(toWellFormed, words, []));
+
+  const encode = (value) => stringify(value, exact);
+
+  // A whole number that a number of JavaScript can not hold becomes a BigInt, and goes back as it came.
+  function whole(key, value, { source }) {
+    if (typeof value !== "number") return value;
+    try {
+      const number = BigInteger(source);
+      return number === BigInteger(value) ? value : number;
+    } catch {
+      return value; // It has a fraction or an exponent.
+    }
+  }
+
+  const decode = (json, big) => (json === "" ? undefined : big ? parse(json, whole) : parse(json));
+
+  // --- moves -----------------------------------------------------------------------------------------------
+
+  const waiting = create(null);
+  let moves = "";
+  let calls = 0;
+  let logged = 0;
+  let logLimit = 0;
+
+  function move(json) {
+    moves += moves === "" ? json : `,${json}`;
+  }
+
+  function ask(operation, tool, given) {
+    let last = given.length;
+    while (last > 0 && given[last - 1] === undefined) last -= 1;
+    let args = "";
+    for (let i = 0; i < last; i += 1) args += `${i ? "," : ""}${stringify(encode(given[i]) ?? "null")}`;
+    const id = (calls += 1);
+    move(`{"call":${id},"operation":"${operation}","tool":${stringify(tool)},"args":[${args}]}`);
+    return new Pledge((resolve) => {
+      waiting[id] = resolve;
+    });
+  }
+
+  function door(operation, tool) {
+    return function call(...given) {
+      try {
+        return ask(operation, tool, given);
+      } catch (error) {
+        if (error instanceof AnyError) captureStackTrace(error, call); // Point at the script's line, not at ours.
+        throw error;
+      }
+    };
+  }
+
+  function shown(value) {
+    if (typeof value === "string") return value;
+    try {
+      return stringify(value) ?? text(value);
+    } catch {
+      return "(something that can not be shown)";
+    }
+  }
+
+  function log(...values) {
+    if (logged > logLimit) return;
+    let line = "";
+    for (let i = 0; i < values.length; i += 1) line += `${i ? " " : ""}${shown(values[i])}`;
+    logged += line.length + 1;
+    if (logged > logLimit) line = "(the log is full)";
+    move(`{"log":${quote(line)}}`);
+  }
+
+  // --- what the script finds -------------------------------------------------------------------------------
+
+  let declared;
+
+  const Keep = freeze({
+    workflow(declaration) {
+      if (declared !== undefined) throw new TypeError("Keep.workflow stands twice; a file declares one workflow");
+      if (typeof declaration !== "object" || declaration === null) throw new TypeError("Keep.workflow takes an object");
+      declared = declaration;
+      return declaration;
+    },
+    consumer: (declaration) => declaration,
+  });
+
+  function context(connectors) {
+    const ctx = create(null);
+    ctx.peek = door("peek", "");
+    ctx.getByIds = door("get", "");
+    ctx.publish = door("publish", "");
+    for (const [connector, methods] of connectors) {
+      ctx[connector] = create(null);
+      for (const method of methods) ctx[connector][method] = door("tool", `${connector}.${method}`);
+      freeze(ctx[connector]);
+    }
+    return freeze(ctx);
+  }
+
+  // Mutate decides from what was prepared (SCRIPT-004): time and chance end the run.
+  function forgetTimeAndChance() {
+    const refuse = (what) => () => {
+      move(`{"call":0,"operation":"${what}","tool":"","args":[]}`);
+      return NaN;
+    };
+    const time = refuse("time");
+    RealDate.now = time;
+    globalThis.Date = new Proxy(RealDate, {
+      construct: (target, given, maker) => construct(target, given.length ? given : [time()], maker),
+      apply: () => text(time()),
+    });
+    RealDate.prototype.constructor = globalThis.Date;
+    Math.random = refuse("chance");
+    for (const name of ["performance", "WeakRef", "FinalizationRegistry", "Atomics", "SharedArrayBuffer"]) {
+      delete globalThis[name];
+    }
+  }
+
+  // --- the call --------------------------------------------------------------------------------------------
+
+  // The shape of a declaration, with functions told by their type: a string begins with "=", all else is its type.
+  function shape(value) {
+    const tell = (key, inner) => {
+      if (typeof inner === "string") return `=${inner}`;
+      return typeof inner === "object" && inner !== null ? inner : text(inner === null ? null : typeof inner);
+    };
+    return stringify(value, tell);
+  }
+
+  let job;
+  let handler;
+  let given; // What the function is called with: its context, then its values.
+  let ending = "";
+  let result;
+  let failure;
+
+  // Before the script exists, so that nothing here can be its doing.
+  function setUp(asked, owner, connectors, limit, values) {
+    job = asked;
+    handler = owner;
+    logLimit = limit;
+    given = [context(parse(connectors)), ...values];
+    const console = freeze({ log, info: log, warn: log, error: log, debug: log });
+    Object.defineProperty(globalThis, "Keep", { value: Keep });
+    Object.defineProperty(globalThis, "console", { value: console });
+    if (job === "mutate") forgetTimeAndChance();
+  }
+
+  function invoke() {
+    const owner = declared?.[job === "producer" ? "producers" : "consumers"]?.[handler];
+    const method = job !== "producer" ? owner?.[job] : typeof owner === "function" ? owner : owner?.handler;
+    if (job === "next" && method === undefined) return undefined;
+    if (typeof method !== "function") throw new TypeError(`the workflow has no ${job} of ${handler}`);
+    return apply(method, owner, given);
+  }
+
+  async function start(loaded) {
+    let returned;
+    try {
+      await loaded;
+      if (job === "describe") result = declared && shape(declared);
+      else returned = await invoke();
+    } catch (error) {
+      failure = error; // Nothing is allocated here: there may be no memory left.
+      ending = "threw";
+      return;
+    }
+    try {
+      if (job !== "mutate" && job !== "describe") result = encode(returned);
+      ending = "returned";
+    } catch (error) {
+      failure = error;
+      ending = "unfit";
+    }
+  }
+
+  function kindOf(error) {
+    if (error instanceof NotJson) return "bad_result";
+    const overflow = error instanceof RangeError && error.message === "Maximum call stack size exceeded";
+    return error === null || overflow || error instanceof InternalError ? "limit" : "script";
+  }
+
+  function told() {
+    let kind = "script";
+    let message = "the script threw something that can not be shown";
+    let stack = "";
+    try {
+      kind = kindOf(failure);
+      if (failure instanceof AnyError) {
+        message = `${text(failure.name)}: ${text(failure.message)}`;
+        if (ending === "threw") stack = text(failure.stack);
+      } else if (failure === null) {
+        message = "out of memory"; // The engine throws null when there is no memory left to make an error of.
+      } else {
+        message = `the script threw ${shown(failure)}`;
+      }
+    } catch {
+      // What was thrown resists; the message above says so.
+    }
+    return `{"failed":"${kind}","message":${quote(message)},"stack":${quote(stack)}}`;
+  }
+
+  function end() {
+    if (ending === "") return "null";
+    return ending === "returned" ? `{"returned":${stringify(result) ?? "null"}}` : told();
+  }
+
+  // From here on the script may have rewritten the language: no loops over lists, no spreading, no taking apart.
+  return (verb, first, second, third, ...rest) => {
+    if (verb === "set up") {
+      const values = [];
+      for (let i = 1; i < rest.length; i += 2) values.push(decode(rest[i], rest[i + 1]));
+      return setUp(first, second, third, rest[0], values);
+    }
+    if (verb === "start") return void start(first);
+    if (verb === "settle") {
+      const resolve = waiting[first];
+      delete waiting[first];
+      return void resolve(decode(second, third));
+    }
+    const ended = end();
+    const taken = `{"moves":[${moves}],"end":${ended}}`;
+    moves = "";
+    return text(taken); // A long text is a rope of pieces inside the engine, and its binding can not read those.
+  };
+})()

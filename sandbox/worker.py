@@ -1,0 +1,112 @@
+"""The worker: a process of its own that runs scripts, one call at a time, each in a fresh context.
+
+It is started by its path and imports nothing of keepkernel, so it starts fast and holds nothing worth stealing. It
+talks to the host in frames over the socket that is its standard input. It decides nothing: it passes the script's
+moves on, and settles what the host answers. To end a script for good, the host says "drop": the context goes, and
+whatever the script still waits for never comes (SCRIPT-003).
+"""
+
+import json
+import re
+import resource
+import signal
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import quickjs
+
+PRELUDE = Path(__file__).with_name("prelude.js").read_text()
+BIG = re.compile(r"[0-9]{16}")
+"""A number with so many digits may be more than JavaScript can hold."""
+
+GRACE_S = 2.0
+"""The host stops an overdue call itself; should the host be gone, the worker ends a little later of its own."""
+
+
+def receive(sock: socket.socket) -> Any:
+    """The next frame, or None when the host has gone."""
+    head = sock.recv(4, socket.MSG_WAITALL)
+    if len(head) < 4:
+        return None
+    length = int.from_bytes(head, "big")
+    body = bytearray(length)
+    view = memoryview(body)
+    while view:
+        got = sock.recv_into(view)
+        if not got:
+            return None
+        view = view[got:]
+    return json.loads(body)
+
+
+def send(sock: socket.socket, text: str) -> None:
+    body = text.encode()
+    sock.sendall(len(body).to_bytes(4, "big") + body)
+
+
+def failed(error: quickjs.JSException) -> str:
+    """An error that reached the worker: the file does not compile, or the engine is at its limits."""
+    message, _, stack = str(error).partition("\n")
+    if message == "null":  # There was no memory left to make an error of.
+        message = "InternalError: out of memory"
+    spent = isinstance(error, quickjs.StackOverflow) or message.startswith("InternalError")
+    end = {"failed": "limit" if spent else "script", "message": message, "stack": stack}
+    return json.dumps({"moves": [], "end": end})
+
+
+def begin(job: dict[str, Any]) -> tuple[quickjs.Context, Any]:
+    """A fresh context with the script in it; the bridge is a function that the script can not reach."""
+    context = quickjs.Context()
+    context.set_memory_limit(job["memory_bytes"])
+    context.set_max_stack_size(job["stack_bytes"])
+    bridge = context.eval(PRELUDE)
+    values = [part for text in job["values"] for part in (text, bool(BIG.search(text)))]
+    bridge("set up", job["function"], job["handler"], job["connectors"], job["log_chars"], *values)
+    bridge("start", context.module(job["source"]))
+    return context, bridge
+
+
+def pump(context: quickjs.Context, bridge: Any) -> str:
+    """Let the script run until nothing moves, and take what it asks for."""
+    while context.execute_pending_job():
+        pass
+    taken: str = bridge("take")
+    return taken
+
+
+def run(sock: socket.socket, job: dict[str, Any]) -> bool:
+    """One call of a function; False when the host has gone."""
+    try:
+        context, bridge = begin(job)
+        send(sock, pump(context, bridge))
+    except quickjs.JSException as error:
+        send(sock, failed(error))
+    while (answer := receive(sock)) is not None:
+        if "settle" not in answer:
+            return True
+        try:
+            for call, text in answer["settle"]:
+                bridge("settle", call, text, bool(BIG.search(text)))
+            send(sock, pump(context, bridge))
+        except quickjs.JSException as error:
+            send(sock, failed(error))
+    return False
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sock = socket.socket(fileno=0)
+    send(sock, "{}")  # Ready.
+    while (job := receive(sock)) is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (job["process_bytes"], resource.RLIM_INFINITY))
+        signal.setitimer(signal.ITIMER_REAL, job["wall_s"] + GRACE_S)
+        if not run(sock, job):
+            return
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+if __name__ == "__main__":
+    with suppress(ConnectionError):  # The host has gone, and nobody is left to tell.
+        main()
