@@ -499,7 +499,7 @@ def test_what_the_server_reports(
 
 def test_a_table_that_is_gone(store: PostgresStore, admin: psycopg.Connection) -> None:
     begun(store)
-    change = change_for(store, Pause(START), "change")
+    change = change_for(store, publish("mail", "m1"), "change")
     admin.execute("DROP TABLE events CASCADE")
     with pytest.raises(DamagedStore, match="restore a copy"):
         store.commit(change)
