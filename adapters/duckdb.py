@@ -9,13 +9,15 @@ memory, so nothing of it is read back. The views `workflows`, `events`, `transit
 What is committed stands first in a second file, PATH.wal, which DuckDB reads when it opens the first one. Without it
 DuckDB would silently show an older store. So a third file, PATH.mark, names a position of the journal that the store
 must reach. It is there from open to close, and a store that says that it was not closed is not opened without it.
+A fourth one, PATH.undo, is there while the log is brought into the main file; see `duckdb_undo.py`.
 """
 
+import fcntl
 import json
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
-from hashlib import md5
+from contextlib import ExitStack, closing, contextmanager
+from glob import escape
 from heapq import heappop, heappush, merge
 from itertools import islice
 from pathlib import Path
@@ -43,10 +45,12 @@ from ..kernel.ports import (
 from ..kernel.types import Event, Key, State, new_workflow
 from ..kernel.window import named
 from .clock import ForwardClock, wall_clock_ms
-from .pages import VIEWED, Pages, view
+from .duckdb_tables import EVENT_LIST, FOLD, MIGRATIONS, STORAGE, name_hash
+from .duckdb_undo import HEADER_BYTES, Undo
+from .mark import Mark, sync_folder
+from .pages import Pages, Value
 from .points import Reach, pass_by
 from .rows import (
-    EVENT_COLUMNS,
     TRANSITION_COLUMNS,
     event_of,
     event_row,
@@ -64,93 +68,14 @@ PAGE: Final = 256
 SETTINGS: Final[dict[str, str | bool | int | float | list[str]]] = {
     "threads": 1,
     "memory_limit": "1GB",
-    "checkpoint_threshold": "1TB",  # The log is brought into the main file when the journal is folded, not in between.
+    # The log is brought into the main file when the journal is folded, and never in between.
+    "checkpoint_threshold": "1TB",
+    "auto_checkpoint_skip_wal_threshold": 2**62,
     "autoinstall_known_extensions": False,
 }
 MAGIC: Final = b"DUCK"
 MAGIC_AT: Final = 8
-HEADER_BYTES: Final = 3 * 4096
 
-EVENT_LIST: Final = ", ".join(EVENT_COLUMNS)
-TRANSITION_LIST: Final = ", ".join(f'"{column}"' for column in TRANSITION_COLUMNS)
-EVENT_TYPES: Final = ", ".join(f"{c} {'BIGINT' if c == 'seq' else 'VARCHAR'} NOT NULL" for c in EVENT_COLUMNS)
-LINE_COLUMNS: Final = (*TRANSITION_COLUMNS, "head", "events")
-"""A line of the journal is a JSON list of these. One text, as DuckDB takes its time for each column."""
-TRANSITION_TYPES: Final = """
-    workflow VARCHAR NOT NULL, version BIGINT NOT NULL, change VARCHAR, "at" BIGINT, name VARCHAR, command VARCHAR,
-    rules VARCHAR, run VARCHAR, mutation VARCHAR, session VARCHAR"""
-NAME_HASH: Final = "md5_number_lower(concat_ws(chr(0), workflow, topic, id))"
-"""Names an event in 64 bits, for an index that stays small; who looks up by it compares the names too."""
-
-
-def name_hash(workflow: str, key: Key) -> int:
-    """The same as NAME_HASH, for a value that is looked up."""
-    return int.from_bytes(md5("\0".join((workflow, *key)).encode(), usedforsecurity=False).digest()[8:], "little")
-
-
-def _columns(values: str, names: Sequence[str]) -> str:
-    """A list of texts as columns."""
-    types = {"seq": "::BIGINT", "version": "::BIGINT", "at": "::BIGINT"}
-    return ", ".join(f'{values}[{place}]{types.get(name, "")} AS "{name}"' for place, name in enumerate(names, 1))
-
-
-def _view(name: str) -> str:
-    return view(name, lambda text, field: f"({text} ->> '$.{field}')")
-
-
-MIGRATIONS: Final = (
-    f"""
-    CREATE TABLE store (
-        keepkernel_schema INTEGER NOT NULL, position BIGINT NOT NULL, latest_at BIGINT NOT NULL,
-        closed BOOLEAN NOT NULL);
-    INSERT INTO store VALUES (0, 0, 0, true);
-    CREATE TABLE journal (position BIGINT NOT NULL, line VARCHAR NOT NULL);
-    CREATE TABLE heads (workflow VARCHAR NOT NULL, version BIGINT NOT NULL, head VARCHAR NOT NULL);
-    CREATE TABLE live_events (workflow VARCHAR NOT NULL, {EVENT_TYPES}, name_hash UBIGINT NOT NULL);
-    CREATE TABLE finished_events (workflow VARCHAR NOT NULL, {EVENT_TYPES}, name_hash UBIGINT NOT NULL);
-    CREATE INDEX finished_by_name ON finished_events (name_hash);
-    CREATE TABLE past_transitions ({TRANSITION_TYPES});
-
-    CREATE VIEW journal_lines AS SELECT position, {_columns("line", LINE_COLUMNS)}
-        FROM (SELECT position, from_json(line, '["VARCHAR"]') AS line FROM journal);
-    CREATE VIEW journal_heads AS SELECT workflow, version, head FROM journal_lines
-        QUALIFY row_number() OVER (PARTITION BY workflow ORDER BY position DESC) = 1;
-    CREATE VIEW journal_events AS SELECT workflow, {EVENT_LIST} FROM (
-            SELECT position, workflow, {_columns("event", EVENT_COLUMNS)} FROM (
-                SELECT position, workflow, unnest(from_json(events, '[["VARCHAR"]]')) AS event FROM journal_lines))
-        QUALIFY row_number() OVER (PARTITION BY workflow, seq ORDER BY position DESC) = 1;
-
-    CREATE VIEW workflows AS SELECT workflow AS name, version, head::JSON AS head FROM (
-        FROM heads ANTI JOIN journal_heads USING (workflow) UNION ALL FROM journal_heads);
-    CREATE VIEW events AS
-        SELECT workflow, {EVENT_LIST} FROM finished_events ANTI JOIN journal_events USING (workflow, seq)
-        UNION ALL SELECT workflow, {EVENT_LIST} FROM live_events ANTI JOIN journal_events USING (workflow, seq)
-        UNION ALL FROM journal_events;
-    CREATE VIEW transitions AS SELECT {TRANSITION_LIST} FROM past_transitions
-        UNION ALL SELECT {TRANSITION_LIST} FROM journal_lines WHERE version > 0;
-    {"; ".join(map(_view, VIEWED))}""",
-)
-"""What leads from each schema version to the next. What was released never changes; append."""
-
-FOLD: Final = f"""
-    CREATE OR REPLACE TEMP TABLE changed AS SELECT *, {NAME_HASH} AS name_hash FROM journal_events;
-    DELETE FROM live_events old USING changed WHERE old.workflow = changed.workflow AND old.seq = changed.seq;
-    DELETE FROM finished_events old USING changed WHERE old.workflow = changed.workflow AND old.seq = changed.seq;
-    INSERT INTO live_events BY NAME FROM changed WHERE status IN ('pending', 'reserved') ORDER BY workflow, seq;
-    INSERT INTO finished_events BY NAME
-        FROM changed WHERE status NOT IN ('pending', 'reserved') ORDER BY workflow, seq;
-    INSERT INTO past_transitions BY NAME
-        SELECT {TRANSITION_LIST} FROM journal_lines WHERE version > 0 ORDER BY position;
-    DELETE FROM heads WHERE workflow IN (SELECT workflow FROM journal_heads);
-    INSERT INTO heads BY NAME FROM journal_heads;
-    UPDATE store SET position = (SELECT max(position) FROM journal),
-        latest_at = greatest(latest_at, (SELECT max("at") FROM journal_lines));
-    DELETE FROM journal;"""
-"""Brings the journal into the tables, in one transaction."""
-STORAGE: Final = " UNION ALL ".join(
-    f"SELECT block_id, additional_block_ids FROM pragma_storage_info('{table}')"
-    for table in ("heads", "live_events", "finished_events", "past_transitions")
-)
 APPEND: Final = "INSERT INTO journal VALUES (?, ?)"
 PENDING: Final = f"""
     SELECT {EVENT_LIST} FROM live_events
@@ -195,59 +120,6 @@ def by_seq(event: Event) -> int:
     return event.seq
 
 
-class Mark:
-    """The file beside the store that names a position which the store must reach; see the top of this module."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = -1
-
-    def read(self) -> int | None:
-        """The position; None when there is no mark."""
-        try:
-            text = self.path.read_text()
-        except FileNotFoundError:
-            return None
-        if not text.strip().isdigit():
-            raise DamagedStore(f"{self.path} is damaged; restore it and the store from a copy")
-        return int(text)
-
-    def write(self, position: int) -> None:
-        """Durable when this ends."""
-        if self._file == -1:
-            draft = self.path.with_name(f"{self.path.name}.new")
-            self._file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
-            self.hint(position)
-            os.fsync(self._file)
-            os.replace(draft, self.path)
-            sync_folder(self.path.parent)
-        else:
-            self.hint(position)
-            os.fsync(self._file)
-
-    def hint(self, position: int) -> None:
-        """Not synced, so it costs next to nothing; it outlives the death of the process, if not of the machine."""
-        os.pwrite(self._file, f"{position:020d}\n".encode(), 0)
-
-    def remove(self) -> None:
-        self.release()
-        self.path.unlink()
-        sync_folder(self.path.parent)
-
-    def release(self) -> None:
-        if self._file != -1:
-            os.close(self._file)
-            self._file = -1
-
-
-def sync_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
 class DuckDBStore(Pages):
     """Durable workflows in one file; `reach` is told before and after each statement that writes."""
 
@@ -266,6 +138,8 @@ class DuckDBStore(Pages):
         self._lives: dict[str, Live] = {}
         self._leases: dict[str, Lease] = {}
         self._rows = self._bytes = 0
+        self._held = ExitStack()
+        """What is open, let go in reverse order: the lock on the file goes last."""
         self._over = ""
         """Why nothing can be asked of this object any more; empty while all is well."""
         if self._path in _open_stores:
@@ -273,13 +147,16 @@ class DuckDBStore(Pages):
         with self._troubles_named():
             if not self._path.exists():
                 self._create_file()
-            self._require_database()
-            self._connection = self._connect(self._path)
             try:
+                self._file = self._locked()
+                self._undo = Undo(self._path.with_name(f"{self._path.name}.undo"), self._file)
+                self._require_database()
+                self._undo.restore()
+                self._held.callback(self._mark.release)
+                self._connection = self._held.enter_context(closing(self._connect(self._path)))
                 self._set_up()
             except BaseException:
-                self._connection.close()
-                self._mark.release()
+                self._held.close()
                 raise
         _open_stores[self._path] = self
 
@@ -313,14 +190,24 @@ class DuckDBStore(Pages):
 
     def _sweep(self) -> None:
         """Remove what was left by processes that died while they created the store."""
-        for left in self._path.parent.glob(f"{self._path.name}.new-*"):
+        for left in self._path.parent.glob(f"{escape(self._path.name)}.new-*"):
             left.unlink(missing_ok=True)
 
+    def _locked(self) -> int:
+        """The main file, with the lock that DuckDB takes as well.
+
+        A process loses its lock when it closes any descriptor of the file. So there is this one, from first to last.
+        """
+        file = os.open(self._path, os.O_RDWR)
+        self._held.callback(os.close, file)
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StoreBusy(f"{self._path} is open in another process; end that one, or use its store") from error
+        return file
+
     def _require_database(self) -> None:
-        """Refuse what is no DuckDB file. Closing it would take DuckDB's lock away, so this comes first."""
-        with self._path.open("rb") as file:
-            header = file.read(MAGIC_AT + len(MAGIC))
-        if header[MAGIC_AT:] != MAGIC:
+        if os.pread(self._file, len(MAGIC), MAGIC_AT) != MAGIC:
             raise NotAStore(f"{self._path} is no DuckDB file; name another file, or restore a copy if it was a store")
 
     def _set_up(self) -> None:
@@ -388,11 +275,20 @@ class DuckDBStore(Pages):
         self._transact("fold", f"{script} UPDATE store SET closed = {closed}", self._connection)
         self._rows = self._bytes = 0
         self._lives.clear()
-        self._write("checkpoint", "CHECKPOINT")
+        self._checkpoint()
         if not closed:
             self._write("begin log", "UPDATE store SET position = ?", (self._position + 1,))
             self._position += 1
             self._marked(self._position)
+
+    def _checkpoint(self) -> None:
+        (block_bytes,) = self._one("SELECT block_size FROM pragma_database_size()")
+        metadata = [block for (block,) in self._all("SELECT block_id FROM pragma_metadata_info()")]
+        self._reach("save undo: before")
+        self._undo.save(metadata, block_bytes)
+        self._reach("save undo: after")
+        self._write("checkpoint", "CHECKPOINT")
+        self._undo.remove()
 
     def _marked(self, position: int) -> None:
         self._reach("mark: before")
@@ -412,8 +308,7 @@ class DuckDBStore(Pages):
     def drop(self) -> None:
         """Leave the files as the death of the process would."""
         self._over = f"{self._path} was closed; open it again"
-        self._connection.close()
-        self._mark.release()
+        self._held.close()
         if _open_stores.get(self._path) is self:
             del _open_stores[self._path]
 
@@ -623,3 +518,7 @@ class DuckDBStore(Pages):
                 rows = [row for row in self._all(named_so) if row[0] == live.head.workflow and row[1:3] in keys]
                 found |= {event.key: event for event in (event_of(row[1:]) for row in rows)}
         return found
+
+    def _page(self, workflow: str, read: Callable[[Any], Value], statement: str, *values: Any) -> tuple[Value, ...]:
+        self._of(workflow)
+        return tuple(map(read, self._all(statement, workflow, *values)))

@@ -36,7 +36,9 @@ from keepkernel import (
     step,
 )
 from keepkernel.adapters import duckdb as adapter
-from keepkernel.adapters.duckdb import DuckDBStore, Mark
+from keepkernel.adapters.duckdb import DuckDBStore
+from keepkernel.adapters.duckdb_tables import FOLD, NAME_HASH
+from keepkernel.adapters.duckdb_undo import HEADER_BYTES
 from keepkernel.adapters.memory import MemoryStore
 from keepkernel.adapters.points import SimulatedCrash
 from keepkernel.kernel.ports import (
@@ -54,6 +56,10 @@ from keepkernel.kernel.ports import (
 )
 
 W = "w"
+BLOCK_BYTES = 262_144
+BLOCK_END = HEADER_BYTES + BLOCK_BYTES
+"""The first block holds the metadata, and begins with its checksum."""
+CHECKSUM_BYTES = 8
 
 
 @pytest.fixture
@@ -166,7 +172,7 @@ def test_any_text_comes_back(tmp_path: Path, text: str) -> None:
 
 
 def test_events_of_one_hash_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapter, "FOLD", adapter.FOLD.replace(adapter.NAME_HASH, "7::UBIGINT"))
+    monkeypatch.setattr(adapter, "FOLD", FOLD.replace(NAME_HASH, "7::UBIGINT"))
     monkeypatch.setattr(adapter, "name_hash", lambda workflow, key: 7)
     store = DuckDBStore(str(tmp_path / "store"), fold_commits=1)
     deployed(store)
@@ -351,6 +357,53 @@ def test_nothing_is_asked_of_a_store_after_a_death(tmp_path: Path) -> None:
     assert [e.key.id for e in DuckDBStore(str(tmp_path / "store")).events(W)] == ["m1"]
 
 
+def test_a_checkpoint_that_was_torn_is_undone(tmp_path: Path) -> None:
+    """A kill may fall into the middle of a write, where no point is: a part of a block is new, the rest is old."""
+    path, snapshot = tmp_path / "a" / "store", tmp_path / "before"
+    path.parent.mkdir()
+    torn: list[int] = []
+
+    def tear(point: str) -> None:
+        if point == "checkpoint: before":
+            shutil.rmtree(snapshot, ignore_errors=True)
+            shutil.copytree(path.parent, snapshot)
+        elif point == "checkpoint: after" and (number := len(torn) + 1):
+            old, new = (snapshot / "store").read_bytes(), path.read_bytes()
+            part = HEADER_BYTES + CHECKSUM_BYTES
+            (snapshot / "store").write_bytes(
+                old[:HEADER_BYTES]
+                + new[HEADER_BYTES:part]
+                + old[part:BLOCK_END]
+                + new[BLOCK_END:]
+                + old[len(new) :]  # The file is cut only after the header was written.
+            )
+            torn.append(number)
+            shutil.copytree(snapshot, tmp_path / f"torn{number}")
+
+    store = DuckDBStore(str(path), reach=tear, fold_commits=5)
+    deployed(store)
+    told = {}
+    for number in range(30):
+        publish(store, f"m{number}")
+        told[len(torn)] = store.load(W).version
+    store.drop()
+    assert len(torn) > 5
+    for number in torn[1:]:
+        there = tmp_path / f"torn{number}" / "store"
+        without = tmp_path / f"without{number}"
+        shutil.copytree(there.parent, without)
+        (without / "store.undo").unlink()
+        with pytest.raises(DamagedStore):
+            DuckDBStore(str(without / "store"))
+        store = DuckDBStore(str(there))
+        assert store.load(W).version == told[number - 1]
+        assert [e.key.id for e in store.events(W)] == [f"m{n}" for n in range(told[number - 1] - 2)]
+        for event in store.events(W):
+            assert store.get(W, event.key) == event
+        store.close()
+        assert [p.name for p in there.parent.iterdir()] == ["store"]
+
+
 # --- leases ------------------------------------------------------------------------------------------
 
 
@@ -478,7 +531,8 @@ def test_a_commit_that_was_torn_is_as_if_it_never_was(unclean: Path) -> None:
     store.drop()
     assert before != after_open != torn
     log.write_bytes(torn)
-    Mark(beside(unclean, ".mark")).path.write_text(f"{int(beside(unclean, '.mark').read_text()) - 1:020d}\n")
+    mark = beside(unclean, ".mark")
+    mark.write_text(f"{int(mark.read_text()) - 1:020d}\n")
     store = DuckDBStore(str(unclean))
     assert [e.key.id for e in store.events(W)] == ["m1", "m2", "m3"]
     store.close()

@@ -1,0 +1,59 @@
+"""The mark of a store: how far it has come, written beside it, so that a part that went missing is missed."""
+
+import os
+from pathlib import Path
+
+from ..kernel.ports import DamagedStore
+
+
+def sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+class Mark:
+    """A file that names a position of the journal which the store must reach."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = -1
+
+    def read(self) -> int | None:
+        """The position; None when there is no mark."""
+        try:
+            text = self.path.read_text()
+        except FileNotFoundError:
+            return None
+        if not text.strip().isdigit():
+            raise DamagedStore(f"{self.path} is damaged; restore it and the store from a copy")
+        return int(text)
+
+    def write(self, position: int) -> None:
+        """Durable when this ends."""
+        if self._file == -1:
+            draft = self.path.with_name(f"{self.path.name}.new")
+            self._file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+            self.hint(position)
+            os.fsync(self._file)
+            os.replace(draft, self.path)
+            sync_folder(self.path.parent)
+        else:
+            self.hint(position)
+            os.fsync(self._file)
+
+    def hint(self, position: int) -> None:
+        """Not synced, so it costs next to nothing; it outlives the death of the process, if not of the machine."""
+        os.pwrite(self._file, f"{position:020d}\n".encode(), 0)
+
+    def remove(self) -> None:
+        self.release()
+        self.path.unlink()
+        sync_folder(self.path.parent)
+
+    def release(self) -> None:
+        if self._file != -1:
+            os.close(self._file)
+            self._file = -1
