@@ -9,7 +9,7 @@ trusted.
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -20,6 +20,8 @@ from . import border
 from .engine import NoWorker, Stopped, Workers
 
 MESSAGE_MAX: Final = 2_000
+OPERATIONS: Final = ("peek", "getByIds", "publish")
+"""What every script finds in its context beside the connectors."""
 
 
 class Tool(NamedTuple):
@@ -143,17 +145,28 @@ def run(workers: Workers, job: Job, perform: Perform, log: list[str]) -> Returne
 
 
 def _order(job: Job, workers: Workers) -> dict[str, Any]:
-    connectors: dict[str, list[str]] = {}
-    for name in job.tools:
-        connector, method = name.split(".")
-        connectors.setdefault(connector, []).append(method)
     return {
         **job._asdict(),
         **workers.limits._asdict(),
         "tools": None,
-        "connectors": border.dumps(list(connectors.items())),
+        "connectors": border.dumps(list(connectors(job.tools).items())),
         "wall_s": job.wall_ms / 1_000,
     }
+
+
+def connectors(tools: Collection[str]) -> dict[str, list[str]]:
+    """Methods by connector, as scripts see them: `sheets.append` is `ctx.sheets.append`.
+
+    >>> connectors(["sheets.append", "sheets.read"])
+    {'sheets': ['append', 'read']}
+    """
+    found: dict[str, list[str]] = {}
+    for name in tools:
+        connector, dot, method = name.partition(".")
+        if not dot or not connector or not method or "." in method or connector in OPERATIONS:
+            raise ValueError(f"{name!r} can not be the name of a tool; use connector.method")
+        found.setdefault(connector, []).append(method)
+    return found
 
 
 def _frame(text: str) -> Frame:

@@ -17,13 +17,12 @@ from ..kernel.policy import interval_ms
 from ..kernel.respond import Failed
 from ..kernel.types import Declaration
 from . import bridge
-from .bridge import Job, Returned, readable
+from .bridge import OPERATIONS, Job, Returned, readable
 from .engine import Workers
 from .outline import Outline, Place
 
 SOURCE_MAX: Final = 1_000_000
 NAME: Final = re.compile(r"\w[\w.:-]{0,99}")
-OPERATIONS: Final = ("peek", "getByIds", "publish")
 TOLD_PLACE: Final = re.compile(r" \(line (\d+), column (\d+)\)$")
 
 
@@ -118,6 +117,9 @@ class Check:
             self.wrong("the workflow has no handlers", "Give it a producer or a consumer")
         self.together()
         self.uses()
+        for place in outline.after_mutations():
+            remedy = "Make the call the last statement of mutate, and do the rest in next"
+            self.problems.append(Problem("nothing behind the mutation call ever runs (SCRIPT-003)", remedy, place))
 
     def wrong(self, message: str, remedy: str, *path: str) -> None:
         self.problems.append(Problem(readable(message), remedy, self.outline.place(*path)))

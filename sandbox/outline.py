@@ -100,6 +100,18 @@ class Outline:
                     writers.setdefault(name, []).append(owner)
         return [(name, owners, _place(self._names[name])) for name, owners in writers.items() if len(owners) > 1]
 
+    def after_mutations(self) -> list[Place]:
+        """Statements of a mutate that stand behind a call of a tool, and so never run (SCRIPT-003)."""
+        found = []
+        for name, function in self.functions():
+            ctx = _first_parameter(function)
+            for node in _walk(function) if name.endswith(".mutate") and ctx is not None else ():
+                use = _use(node, ctx)
+                after = _statement_after(node) if use is not None and use.method else None
+                if after is not None:
+                    found.append(_place(after))
+        return found
+
     # -- reading the tree
 
     def _declarations(self) -> Iterator[tuple[str, Node]]:
@@ -214,6 +226,17 @@ def _use(node: Node, ctx: str) -> Use | None:
     arguments = parent.child_by_field_name("arguments")
     first = next(iter(arguments.named_children), None) if arguments is not None else None
     return Use(method, "", _plain_text(first), _place(node))
+
+
+def _statement_after(node: Node) -> Node | None:
+    """The statement behind the one that this node is part of, if it does anything."""
+    statement: Node | None = node
+    while statement is not None and statement.parent is not None and statement.parent.type != "statement_block":
+        statement = statement.parent
+    after = statement.next_named_sibling if statement is not None else None
+    while after is not None and (after.type in ("comment", "function_declaration") or _text(after) == "return;"):
+        after = after.next_named_sibling
+    return after
 
 
 def _assigned(node: Node) -> str:

@@ -11,7 +11,7 @@
   const { apply, construct } = Reflect;
   const { parse, rawJSON, stringify } = JSON;
   const { isArray } = Array;
-  const { isFinite } = Number;
+  const { isFinite, isInteger, isSafeInteger } = Number;
   const { captureStackTrace } = Error;
   const { InternalError, RangeError, TypeError } = globalThis;
   const AnyError = Error;
@@ -29,7 +29,9 @@
     switch (typeof value) {
       case "number":
         if (!isFinite(value)) throw new NotJson(`"${key}" is ${value}, which JSON does not have`);
-        return is(value, -0) ? rawJSON("-0") : value;
+        if (is(value, -0)) return rawJSON("-0");
+        if (isSafeInteger(value) || !isInteger(value) || value >= 1e21 || value <= -1e21) return value;
+        return rawJSON(text(BigInteger(value))); // JavaScript would write zeros for the last digits of such a number.
       case "bigint":
         return rawJSON(text(value));
       case "undefined":
