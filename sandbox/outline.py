@@ -104,8 +104,8 @@ class Outline:
         """Statements of a mutate that stand behind a call of a tool, and so never run (SCRIPT-003)."""
         found = []
         for name, function in self.functions():
-            ctx = _first_parameter(function)
-            for node in _walk(function) if name.endswith(".mutate") and ctx is not None else ():
+            ctx = _first_parameter(function) or ""
+            for node in _walk(function) if name.endswith(".mutate") else ():
                 use = _use(node, ctx)
                 after = _statement_after(node) if use is not None and use.method else None
                 if after is not None:
