@@ -125,33 +125,42 @@ def live(workflow: Workflow, place: Place, points: Reach, life: int, make_host: 
     clock = Clock(place.folder / "clock")
     clock.wait_until(clock.now + RESTART_MS)
     store = place.open(clock, points)
-    store.create(NAME, Policy())
-    outside = Outside(workflow, place.record, clock, points, lambda: store.load(NAME).version)
-    numbers = count(1)
-    host = make_host(
-        store,
-        Scripts(workflow, store, outside),
-        outside,
-        name="host",
-        fresh_id=lambda: f"{'abcdefgh'[life]}{next(numbers)}",
-        clock=clock,
-        repair=lambda work: repair(workflow, host, work),
-        reach=points,
-    )
-    while insist(host, lambda state, now: preparation(workflow, state, store)):
-        pass
+    try:
+        outside = Outside(workflow, place.record, clock, points, lambda: store.load(NAME).version)
+        numbers = count(1)
+        host = make_host(
+            store,
+            Scripts(workflow, store, outside),
+            outside,
+            name="host",
+            fresh_id=lambda: f"{'abcdefgh'[life]}{next(numbers)}",
+            clock=clock,
+            repair=lambda work: repair(workflow, host, work),
+            reach=points,
+        )
+        work(workflow, host, outside, clock)
+        store.close()
+    except BaseException:
+        store.drop()  # A process that was killed never comes here; a simulated death lets go of the files likewise.
+        raise
+
+
+def work(workflow: Workflow, host: Host, outside: Outside, clock: Clock) -> None:
+    """Take the workflow from wherever it stands to its rest."""
+    host.store.create(NAME, Policy())
+    while insist(host, lambda state, now: preparation(workflow, state, host.store)):
+        """One thing after the other."""
     if not host.start(NAME):
         raise Stuck("the lease of the dead host keeps its successor out")
     for _ in range(TURNS_MAX):
         rest = host.turn(NAME)
         if rest is None:
             continue
-        if rests(workflow, store, rest):
-            store.close()
+        if rests(workflow, host.store, rest):
             return
-        act = rest if isinstance(rest, schedule.Wait) else person(workflow, host, outside)
-        if isinstance(act, schedule.Wait):
-            clock.wait_until(act.until)
+        waits = rest if isinstance(rest, schedule.Wait) else person(workflow, host, outside)
+        if waits is not None:
+            clock.wait_until(waits.until)
     raise Stuck(f"still busy after {TURNS_MAX} turns")
 
 

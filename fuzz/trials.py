@@ -117,7 +117,7 @@ def brought_to_rest(workflow: Workflow, ground: Ground, place: Place, died: tupl
         store = place.open()
         verdict = judged(workflow, store, entries(place.record))
         story = (*(f"{t.version:4} {encode(t.command)}" for t in journal_of(store)), *told(place))
-        store.close()
+        store.drop()
     except (Stuck, StoreError) as error:
         # Whatever a store complains of after a mere kill is a loss.
         return Trial(died, tuple(points.names), (f"{type(error).__name__}: {error}",), None, "", tuple(told(place)))
