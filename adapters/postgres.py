@@ -9,6 +9,7 @@ at work on the first one, then the second waits for the lock on the workflow's r
 """
 
 import json
+import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -149,17 +150,18 @@ The plan is made once for a connection, perhaps when the tables are empty, and m
 limits say from where to where to go.
 """
 
-AT_WORK: Final = ("starting up", "shutting down", "in recovery mode", "not yet accepting connections")
+AT_WORK: Final = "starting up|shutting down|in recovery mode|not yet accepting connections"
 """What a server says that is there and not ready."""
-AWAY: Final = ("Connection refused", "No such file or directory", "closed the connection", "reset by peer")
+AWAY: Final = "Connection refused|No such file or directory|closed the connection|reset by peer"
 REMEDIES: Final = {
-    ("password", "authentication failed"): "see to the user and the password, in the URL, PGPASSWORD or ~/.pgpass",
-    ('database "',): "make the database with createdb, or name another",
-    ('role "',): "make the user with createuser, or name another",
-    ("pg_hba.conf",): "let this machine in, in the server's pg_hba.conf",
-    ("too many clients", "connection slots"): "end other connections, or raise the server's max_connections",
+    "password|authentication failed": "see to the user and the password, in the URL, PGPASSWORD or ~/.pgpass",
+    'database ".*" does not exist': "make the database with createdb, or name another",
+    'role ".*" does not exist': "make the user with createuser, or name another",
+    "pg_hba.conf": "let this machine in, in the server's pg_hba.conf",
+    "too many clients|connection slots": "end other connections, or raise the server's max_connections",
     AT_WORK: "the server is about to start or to stop; wait for it",
-    (*AWAY, "timeout", "resolve host", "unreachable", "No route"): "start the server, or see to host and port",
+    f"{AWAY}|timeout|resolve host|unreachable|No route": "start the server, or see to host and port",
+    "": "see to the server, the URL and the rights of the user",
 }
 """What helps, by what the server or the driver says about a connection that it did not make."""
 
@@ -253,7 +255,7 @@ class PostgresStore(Pages):
         database, host = (self._parameters.get(name, "of the user's settings") for name in ("dbname", "host"))
         return f"database {database} at {host}"
 
-    def _connect(self, passing: Collection[str]) -> Connection:
+    def _connect(self, passing: str) -> Connection:
         """Connect, and wait for what is passing: that is told from what the server or the driver says."""
         give_up = time.monotonic() + self._patience_ms / 1000
         while True:
@@ -261,10 +263,11 @@ class PostgresStore(Pages):
                 connection = psycopg.connect(make_conninfo(**self._parameters), autocommit=True)
                 connection.execute(SETTINGS, (f"{self._patience_ms}ms",))
                 break
-            except psycopg.OperationalError as error:
-                words = self._without_password(error)
-                if time.monotonic() > give_up or not any(word in words for word in passing):
-                    raise self._no_connection(words) from None
+            except psycopg.Error as error:
+                if time.monotonic() > give_up or not re.search(passing, str(error)):
+                    remedy = next(remedy for sign, remedy in REMEDIES.items() if re.search(sign, str(error)))
+                    words = self._without_password(error)
+                    raise StoreError(f"no connection to {self._place}: {remedy} ({words})") from None
                 time.sleep(0.05)
         connection.adapters.register_dumper(int, Int8Dumper)
         connection.adapters.register_dumper(str, TextWithNul)
@@ -277,16 +280,11 @@ class PostgresStore(Pages):
             words = words.replace(secret, "…") if secret else words
         return words
 
-    def _no_connection(self, words: str) -> StoreError:
-        remedies = (remedy for signs, remedy in REMEDIES.items() if any(sign in words for sign in signs))
-        remedy = next(remedies, "see to the server, the URL and the rights of the user")
-        return StoreError(f"no connection to {self._place}: {remedy} ({words})")
-
     def _live(self) -> Connection:
         """The connection, made anew when it broke."""
         if self._connection.closed:
             try:
-                self._connection = self._connect((*AT_WORK, *AWAY))
+                self._connection = self._connect(f"{AT_WORK}|{AWAY}")
             except StoreError as error:
                 raise Disconnected(f"{error}; then do the same again") from None
         return self._connection
@@ -331,7 +329,9 @@ class PostgresStore(Pages):
             case "53100":
                 return StoreFull(f"the disk of {place} is full; make room, then try again")
             case "25006" | "42501":
-                return ReadOnlyStore(f"{place} can not be written: let this user write to the server's main ({words})")
+                return ReadOnlyStore(
+                    f"{place} can not be written: let this user write there, or name the main server ({words})"
+                )
             case "55P03" | "57014" | "40001" | "40P01" | "53200" | "53300":
                 return StoreBusy(f"{place} is kept busy by others; end them, or try again later ({words})")
             case "XX001" | "XX002" | "42P01" | "42703":

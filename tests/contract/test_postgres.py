@@ -385,6 +385,15 @@ def test_a_wrong_password(server: Server) -> None:
     assert "see to the user and the password" in message_of(server.url(password="hunter2"))
 
 
+def test_a_user_who_is_not_let_in(server: Server, admin: psycopg.Connection) -> None:
+    admin.execute("CREATE ROLE guest LOGIN PASSWORD 'hunter2'")
+    admin.execute("CREATE DATABASE private")
+    admin.execute("REVOKE CONNECT ON DATABASE private FROM PUBLIC")
+    url = f"postgresql://guest:hunter2@127.0.0.1:{server.port}/private"
+    assert "the rights of the user (" in message_of(url)
+    assert "let this user write" in message_of(url.replace("/private", "/postgres"), ReadOnlyStore)
+
+
 def test_a_wrong_database(server: Server) -> None:
     assert "make the database with createdb" in message_of(server.url().replace("/postgres?", "/another?"))
 
