@@ -9,7 +9,7 @@ import random
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import islice
@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ..adapters.host import Host
-from ..adapters.stores import KINDS
 from ..kernel.ports import StoreError
 from .commands import EXIT_CODES, aligned, wrong_usage
 from .explorer import Verdict
@@ -255,21 +254,21 @@ class Pool:
 
 def crash(wanted: Wanted, *, point: str = "", as_json_text: bool = False) -> int:
     """Sweep, or repeat one trial; print what came of it, and return the exit code."""
-    workflows = chosen(wanted.workflow)
-    with scratch(wanted) as where:
-        if point:
-            if not wanted.workflow:
-                wrong_usage("--point goes with --workflow: each has its own points")
-            return one_trial(workflows[0], where, wanted, deaths_of(point))
-        began = time.monotonic()
-        rows, stopped = swept(workflows, where, wanted)
-    document = summary(rows, wanted, time.monotonic() - began, stopped)
-    if as_json_text:
-        print(json.dumps(document, indent=2, ensure_ascii=False), flush=True)
-    else:
-        print("\n".join(lines(rows, wanted, document)), flush=True)
+    if point:
+        return one_trial(wanted, point)
+    document = sweep(wanted)
+    print(json.dumps(document, indent=2, ensure_ascii=False) if as_json_text else told(document), flush=True)
     verdict: Verdict = document["verdict"]
     return EXIT_CODES[verdict]
+
+
+def sweep(wanted: Wanted) -> dict[str, Any]:
+    """The one object that `--json` prints."""
+    workflows = chosen(wanted.workflow)
+    began = time.monotonic()
+    with scratch(wanted) as where:
+        rows, stopped = swept(workflows, where, wanted)
+    return summary(rows, wanted, time.monotonic() - began, stopped)
 
 
 def swept(workflows: list[Workflow], where: Ground, wanted: Wanted) -> tuple[list[Swept], bool]:
@@ -341,18 +340,22 @@ def fast_folder() -> Path:
     return in_memory if os.access(in_memory, os.W_OK) else Path(tempfile.gettempdir())
 
 
-def one_trial(workflow: Workflow, where: Ground, wanted: Wanted, deaths: Deaths) -> int:
+def one_trial(wanted: Wanted, point: str) -> int:
     """The same trial again, told step by step."""
+    if not wanted.workflow:
+        wrong_usage("--point goes with --workflow: each has its own points")
+    (workflow,), deaths = chosen(wanted.workflow), deaths_of(point)
     die = simulated if wanted.in_process else killed
-    clean = die(workflow, where)
-    try:
-        trial = die(workflow, where, deaths)
-    except NotReached as error:
-        wrong_usage(str(error))
+    with scratch(wanted) as where:
+        clean = die(workflow, where)
+        try:
+            trial = die(workflow, where, deaths)
+        except NotReached as error:
+            wrong_usage(str(error))
     failures = failures_of(clean, trial, deaths) or failures_of(clean, clean, ())
     print(f"{workflow.name}: {workflow.text}")
-    for life, (point, name) in enumerate(zip(deaths, trial.died, strict=True), 1):
-        print(f"  life {life} dies at point {point}: {name}")
+    for life, (at, name) in enumerate(zip(deaths, trial.died, strict=True), 1):
+        print(f"  life {life} dies at point {at}: {name}")
     print(*(f"  {line}" for line in trial.story), sep="\n")
     for failure in failures:
         print(*(f"  broken: {violation}" for violation in failure.violations), sep="\n")
@@ -363,11 +366,18 @@ def one_trial(workflow: Workflow, where: Ground, wanted: Wanted, deaths: Deaths)
 # --- telling -----------------------------------------------------------------------------------------
 
 
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """
+    >>> worst(["holds", "not decided", "holds"])
+    'not decided'
+    """
+    found = {*verdicts}
+    return "violated" if "violated" in found else "not decided" if "not decided" in found else "holds"
+
+
 def summary(rows: list[Swept], wanted: Wanted, seconds: float, stopped: bool) -> dict[str, Any]:
-    verdicts = {row.verdict for row in rows}
-    verdict: Verdict = "violated" if "violated" in verdicts else "not decided" if "not decided" in verdicts else "holds"
     return {
-        "verdict": "not decided" if stopped and verdict == "holds" else verdict,
+        "verdict": worst([*(row.verdict for row in rows), "not decided" if stopped else "holds"]),
         "store": wanted.store,
         "depth": wanted.depth,
         "in_process": wanted.in_process,
@@ -407,47 +417,46 @@ def reproduce(workflow: str, failure: Failure, wanted: Wanted) -> str:
 HEAD: Final = ("workflow", "store", "points", "pairs", "trials", "seconds", "verdict")
 
 
-def lines(rows: list[Swept], wanted: Wanted, document: dict[str, Any]) -> Iterator[str]:
-    store = KINDS[wanted.store.partition(":")[0]].shape.partition(":")[0]
-    cells = [
-        (
-            r.workflow,
-            store,
-            f"{r.points:,}",
-            pairs(r.pairs, r.all_pairs),
-            f"{r.trials:,}",
-            f"{r.seconds:.1f}",
-            r.verdict,
-        )
-        for r in rows
-    ]
-    yield from aligned([HEAD, *cells], right=(2, 3, 4, 5))
+def told(document: dict[str, Any]) -> str:
+    """The whole result as text."""
+    return "\n".join(lines(document))
+
+
+def lines(document: dict[str, Any]) -> Iterator[str]:
+    store = document["store"].partition(":")[0]
+    rows: list[tuple[str, ...]] = [HEAD]
+    for r in document["workflows"]:
+        rows.append((
+            r["workflow"], store, f"{r['points']:,}", tried_pairs(r), f"{r['trials']:,}", f"{r['seconds']:.1f}",
+            r["verdict"],
+        ))  # fmt: skip
+    yield from aligned(rows, right=(2, 3, 4, 5))
     yield ""
-    for row in rows:
-        yield from troubles(row, wanted)
-    sample = f", a sample by seed {wanted.seed}" if document["pairs"] < document["all_pairs"] else ""
-    counted = f"{plural(document['points'], 'point')}, {pairs(document['pairs'], document['all_pairs'])} pairs{sample}"
-    way = "crashes simulated in one process" if wanted.in_process else "processes killed by SIGKILL"
+    for row in document["workflows"]:
+        yield from troubles(row)
+    sample = f", a sample by seed {document['seed']}" if document["pairs"] < document["all_pairs"] else ""
+    counted = f"{plural(document['points'], 'point')}, {tried_pairs(document)} pairs{sample}"
     trials = plural(document["trials"], "trial")
+    way = "crashes simulated in one process" if document["in_process"] else "processes killed by SIGKILL"
     yield f"{document['verdict']}: {counted}, {trials} in {document['seconds']:.0f} s, {way}"
-    if wanted.in_process and store != "memory":
-        yield from wrapped(
-            "Counted once: ", "points between which nothing is written leave the same files, and are one trial."
-        )
+    if document["in_process"] and store != "memory":
+        yield "Points between which nothing is written leave the same files behind, and are one trial."
 
 
-def pairs(tried: int, there: int) -> str:
+def tried_pairs(counts: dict[str, Any]) -> str:
+    tried, there = counts["pairs"], counts["all_pairs"]
     return f"{tried:,}" if tried == there else f"{tried:,} of {there:,}"
 
 
-def troubles(row: Swept, wanted: Wanted) -> Iterator[str]:
-    for failure in row.failures[:SHOWN]:
-        places = " then ".join(f"{n} ({name})" for n, name in zip(failure.deaths, failure.died, strict=True))
-        yield f"{row.workflow}, {f'death at {places}' if places else 'without a death'}:"
-        for violation in failure.violations[:SHOWN]:
+def troubles(row: dict[str, Any]) -> Iterator[str]:
+    failures = row["failures"]
+    for failure in failures[:SHOWN]:
+        places = " then ".join(f"{n} ({name})" for n, name in zip(failure["deaths"], failure["died"], strict=True))
+        yield f"{row['workflow']}, {f'death at {places}' if places else 'without a death'}:"
+        for violation in failure["violations"][:SHOWN]:
             yield from wrapped("  ", violation)
-        yield f"  {reproduce(row.workflow, failure, wanted)}"
-    if len(row.failures) > SHOWN:
-        yield f"{row.workflow}: and {len(row.failures) - SHOWN} more"
-    if row.failures:
+        yield f"  {failure['reproduce']}"
+    if len(failures) > SHOWN:
+        yield f"{row['workflow']}: and {len(failures) - SHOWN} more"
+    if failures:
         yield ""

@@ -15,8 +15,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Final, NamedTuple
 
 from ..spec.invariants import INVARIANTS
+from . import crash
 from .commands import EXIT_CODES, aligned
-from .explorer import Verdict
 from .progress import Watch
 from .report import plural, wrapped
 from .setups import SETUPS
@@ -54,16 +54,22 @@ PLAN: Final = (
 """From the smallest to the largest; the largest start first, so that the cores end together."""
 
 
-def verify(*, as_json_text: bool = False, plan: tuple[Search, ...] = PLAN) -> int:
-    """Run the plan, print a table, and return the exit code."""
+def verify(*, as_json_text: bool = False, plan: tuple[Search, ...] = PLAN, deaths: crash.Wanted | None = None) -> int:
+    """Run the plan, and sweep the crash points of a store when it holds; print tables, and return the exit code."""
     began = time.monotonic()
     found = searched(plan)
     results = [found[search] for search in plan]
     document = summary(results, time.monotonic() - began)
+    if not as_json_text:
+        print("\n".join(lines(plan, document)), flush=True)
+    if deaths is not None and document["verdict"] == "holds":
+        document["crash"] = crash.sweep(deaths)
+        document["verdict"] = document["crash"]["verdict"]
+        document["seconds"] = round(time.monotonic() - began, 1)
+        if not as_json_text:
+            print("", crash.told(document["crash"]), sep="\n", flush=True)
     if as_json_text:
         print(json.dumps(document, indent=2, ensure_ascii=False))
-    else:
-        print("\n".join(lines(plan, document)))
     return EXIT_CODES[document["verdict"]]
 
 
@@ -131,8 +137,6 @@ def undecided(search: Search, why: str) -> Json:
 
 def summary(results: list[Json], seconds: float) -> Json:
     """All results, and what is true of them together."""
-    verdicts = {result["verdict"] for result in results}
-    verdict: Verdict = "violated" if "violated" in verdicts else "not decided" if "not decided" in verdicts else "holds"
     tested = {name for result in results for name in result["witnesses"]}
     kinds = dict.fromkeys(kind for result in results for kind in result["unreached"])
     unreached = {
@@ -140,7 +144,7 @@ def summary(results: list[Json], seconds: float) -> Json:
         for kind in kinds
     }
     return {
-        "verdict": verdict,
+        "verdict": crash.worst(result["verdict"] for result in results),
         "seconds": round(seconds, 1),
         "untested": [name for name in INVARIANTS if name not in tested],
         "unreached": unreached,

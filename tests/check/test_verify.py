@@ -11,9 +11,12 @@ from typer.testing import CliRunner
 from keepkernel.cli import app
 from keepkernel.fuzz import verify
 from keepkernel.fuzz.check import as_json, explore, explore_reading
+from keepkernel.fuzz.crash import Wanted
 from keepkernel.fuzz.setups import SETUPS
 from keepkernel.fuzz.verify import PLAN, Search
+from keepkernel.kernel.recover import recover
 from keepkernel.spec.invariants import INVARIANTS
+from keepkernel.spec.variants import Swap, swapped
 
 SMALL = (Search("no-mutate", 1), Search("no-reconcile", 1))
 
@@ -44,6 +47,23 @@ def test_searches_that_hold_end_with_0_and_a_table(capfd: pytest.CaptureFixture[
     assert any(line.startswith("holds: ") for line in lines)
     assert f"Checked: {len(INVARIANTS)} invariants on states and steps" in "\n".join(lines)
     assert any(line.startswith("Not checked here: ") for line in lines)
+
+
+def test_what_holds_is_killed_at_every_point_as_well(capfd: pytest.CaptureFixture[str]) -> None:
+    deaths = Wanted("memory:", in_process=True, workflow="no-mutate")
+    assert verify.verify(as_json_text=True, plan=SMALL[:1], deaths=deaths) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert (found["verdict"], found["crash"]["verdict"]) == ("holds", "holds")
+    assert [row["workflow"] for row in found["crash"]["workflows"]] == ["no-mutate"]
+    with swapped(Swap(recover, lambda state, now: ())):
+        assert verify.verify(plan=SMALL[:1], deaths=deaths) == 1
+    assert "keepkernel crash --store memory: --workflow no-mutate --point " in capfd.readouterr().out
+
+
+def test_what_does_not_hold_is_not_killed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(verify, "searched", lambda plan: {s: verify.undecided(s, "not run") for s in plan})
+    assert verify.verify(as_json_text=True, plan=SMALL, deaths=Wanted("memory:", in_process=True)) == 3
+    assert "crash" not in json.loads(capfd.readouterr().out)
 
 
 def test_the_whole_table_fits_on_a_screen() -> None:
