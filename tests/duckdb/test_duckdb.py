@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import duckdb
 import pytest
+from contract.checks import STORY, do
 from flow import FILE, START, TELL, TOOL, TOPICS
 from walks import POLICY, walk
 
@@ -770,3 +771,44 @@ def test_views_tell_the_same_before_and_after_folding(unclean: Path) -> None:
         (W, "mail", f"m{n}", n, "pending") for n in (1, 2, 3)
     ]  # fmt: skip
     assert len(with_journal["transitions"]) == 5
+
+
+def shell(path: Path, question: str) -> list[tuple[Any, ...]]:
+    with duckdb.connect(str(path), read_only=True) as connection:
+        return connection.execute(question).fetchall()
+
+
+@pytest.mark.parametrize("leave", ["drop", "close"])
+def test_people_can_ask_with_a_shell(tmp_path: Path, leave: str) -> None:
+    """Of what is live as well as of what is past, after a death as well as after an orderly close."""
+    path = tmp_path / "store"
+    live = "SELECT transition, id, handler, status, phase FROM runs"
+    store = DuckDBStore(str(path))
+    store.create(W, Policy())
+    do(store, *STORY[:-1])
+    getattr(store, leave)()
+    assert shell(path, live) == [(None, "r1", "file", "active", "mutating")]
+    assert shell(path, "SELECT run, status, tool FROM mutations") == [("r1", "pending", TOOL)]
+    assert shell(path, "SELECT id, status FROM sessions") == [("s1", "open")]
+    assert shell(path, "SELECT id, status, owner FROM events") == [("m1", "reserved", "r1"), ("m2", "reserved", "r1")]
+    store = DuckDBStore(str(path))
+    do(store, STORY[-1])
+    getattr(store, leave)()
+    assert shell(path, live) == [(len(STORY), "r1", "file", "crashed", "mutating")]
+    assert shell(path, "SELECT run, status, resolved_by FROM mutations") == [("r1", "failed", "never_sent")]
+    assert shell(path, "SELECT transition, id, status FROM sessions") == [(len(STORY), "s1", "failed")]
+    assert shell(path, "SELECT id, status FROM events ORDER BY seq") == [("m1", "pending"), ("m2", "pending")]
+    assert shell(path, "SELECT count(*), max(version) FROM transitions") == [(len(STORY), len(STORY))]
+    assert shell(path, "SELECT name, head ->> '$.status' FROM workflows") == [(W, "active")]
+
+
+def test_the_questions_of_the_readme_have_answers(tmp_path: Path) -> None:
+    readme = (Path(adapter.__file__).parent / "README.md").read_text()
+    questions = [q.strip() for block in readme.split("```sql\n")[1:] for q in block.split("```")[0].split(";")]
+    store = DuckDBStore(str(tmp_path / "store"))
+    store.create(W, Policy())
+    do(store, *STORY)
+    store.close()
+    answers = [shell(tmp_path / "store", question) for question in questions if question]
+    assert len(answers) > 4
+    assert all(answers), "a question of the README has no answer in a store where something happened"
