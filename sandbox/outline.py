@@ -126,11 +126,14 @@ class Outline:
                     yield _text(name), node
 
     def _exported(self) -> Iterator[Node]:
-        """What stands behind `export default`."""
-        for statement in self.root.named_children:
-            value = statement.child_by_field_name("value")
-            if statement.type == "export_statement" and value is not None:
+        """What the file exports as its default."""
+        for node in _walk(self.root):
+            value = node.child_by_field_name("value")
+            if node.type == "export_statement" and value is not None:
                 yield value
+            name = node.child_by_field_name("name")
+            if node.type == "export_specifier" and _text(node.child_by_field_name("alias")) == "default" and name:
+                yield name
 
     def _follow(self, node: Node | None, name: str) -> Node | None:
         member = self._member(node, name) if node is not None else None

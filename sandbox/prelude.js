@@ -23,6 +23,12 @@
 
   class NotJson extends TypeError {}
 
+  // An error of the script that is found here: it points at the script's line that called `door`, never at ours.
+  function blame(error, door) {
+    if (error instanceof AnyError) captureStackTrace(error, door);
+    return error;
+  }
+
   // --- JSON, exactly ---------------------------------------------------------------------------------------
 
   function exact(key, value) {
@@ -99,8 +105,7 @@
       try {
         return ask(operation, tool, given);
       } catch (error) {
-        if (error instanceof AnyError) captureStackTrace(error, call); // Point at the script's line, not at ours.
-        throw error;
+        throw blame(error, call);
       }
     };
   }
@@ -128,9 +133,10 @@
   let declared;
 
   const Keep = freeze({
-    workflow(declaration) {
-      if (declared !== undefined) throw new TypeError("Keep.workflow stands twice; a file declares one workflow");
-      if (typeof declaration !== "object" || declaration === null) throw new TypeError("Keep.workflow takes an object");
+    workflow: function workflow(declaration) {
+      const fit = typeof declaration === "object" && declaration !== null;
+      if (!fit) throw blame(new TypeError("Keep.workflow takes an object"), workflow);
+      if (declared) throw blame(new TypeError("Keep.workflow stands twice; a file declares one workflow"), workflow);
       declared = declaration;
       return declaration;
     },
@@ -203,7 +209,7 @@
     const owner = declared?.[job === "producer" ? "producers" : "consumers"]?.[handler];
     const method = job !== "producer" ? owner?.[job] : typeof owner === "function" ? owner : owner?.handler;
     if (job === "next" && method === undefined) return undefined;
-    if (typeof method !== "function") throw new TypeError(`the workflow has no ${job} of ${handler}`);
+    if (typeof method !== "function") throw blame(new TypeError(`the workflow has no ${job} of ${handler}`), start);
     return apply(method, owner, given);
   }
 
@@ -211,15 +217,15 @@
     let returned;
     try {
       await loaded;
-      if (job === "describe") result = declared && shape(declared);
-      else returned = await invoke();
+      if (job !== "describe") returned = await invoke();
     } catch (error) {
       failure = error; // Nothing is allocated here: there may be no memory left.
       ending = "threw";
       return;
     }
     try {
-      if (job !== "mutate" && job !== "describe") result = encode(returned);
+      if (job === "describe") result = declared && shape(declared);
+      else if (job !== "mutate") result = encode(returned);
       ending = "returned";
     } catch (error) {
       failure = error;
