@@ -171,6 +171,8 @@ for itself."""
 
 
 def storable(text: str) -> str:
+    if text.isascii() and "\0" not in text:
+        return text
     return text.replace(MARK, f"{MARK}1").replace("\0", f"{MARK}0")
 
 
@@ -180,7 +182,7 @@ def restored(text: str) -> str:
 
 class TextWithNul(StrDumperUnknown):
     def dump(self, obj: str) -> Any:
-        return super().dump(storable(obj))
+        return storable(obj).encode()
 
 
 class TextWithNulLoader(TextLoader):
