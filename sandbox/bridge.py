@@ -169,9 +169,9 @@ def connectors(tools: Collection[str]) -> dict[str, list[str]]:
     return found
 
 
-def _frame(text: str) -> Frame:
+def _frame(body: bytes) -> Frame:
     try:
-        return FRAME.validate_python(json.loads(text))
+        return FRAME.validate_python(json.loads(body))
     except (ValueError, RecursionError):  # A validation error is a ValueError too.
         raise Stopped("the engine no longer keeps to its protocol") from None
 

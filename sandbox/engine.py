@@ -72,11 +72,11 @@ class Worker:
         except OSError:
             raise self._died() from None
 
-    def receive(self, deadline: float) -> str:
+    def receive(self, deadline: float) -> bytes:
         length = int.from_bytes(self._read(4, deadline), "big")
         if length > self.limits.frame_bytes:
             raise Stopped(f"it gave {length} bytes of output; {self.limits.frame_bytes} are allowed")
-        return self._read(length, deadline).decode()
+        return self._read(length, deadline)
 
     def _read(self, length: int, deadline: float) -> bytes:
         body = bytearray()

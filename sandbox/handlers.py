@@ -10,11 +10,12 @@ from typing import Annotated, Any, Final, Protocol, TypeVar
 from cronsim import CronSim
 from pydantic import Field, StringConstraints, ValidationError
 
+from ..kernel.codec import shown
 from ..kernel.failures import handler_row
 from ..kernel.respond import Answer, Called, CalledNothing, Failed, Finished, Pinned
 from ..kernel.types import CallHandler, Event, Handler, Key, Publication, Run, State
 from . import border, bridge
-from .bridge import Asked, Job, Returned, Strict, Tool
+from .bridge import Asked, Job, Returned, Strict, Tool, readable
 from .engine import Workers
 
 LIST_MAX: Final = 10_000
@@ -161,7 +162,7 @@ def shaped(shape: type[Shape], value: Any, form: str) -> Shape:
         problems = [
             f"{'.'.join(map(str, problem['loc'])) or 'it'}: {problem['msg'].lower()}" for problem in error.errors()
         ]
-        raise BadResult(f"{'; '.join(problems[:10])}. Expected: {form}") from None
+        raise BadResult(f"{readable('; '.join(problems[:10]))}. Expected: {form}") from None
 
 
 class Performer:
@@ -191,12 +192,12 @@ class Performer:
         topic, rest = (*asked.args, None, None)[:2]
         if topic not in self.row.declared.subscribes:
             name = self.row.declared.name
-            return Failed("forbidden", f"{name} does not subscribe to {border.dumps(topic)} (SCRIPT-006)")
+            return Failed("forbidden", f"{name} does not subscribe to {shown(topic)} (SCRIPT-006)")
         try:
             events = read(topic, rest)
         except BadResult as bad:
             return Failed("bad_result", f"{asked.operation}: {bad}")
-        return f"[{','.join(shown(event) for event in events if event is not None)}]"
+        return f"[{','.join(as_seen(event) for event in events if event is not None)}]"
 
     def peek(self, topic: str, options: Any) -> list[Event | None]:
         policy = self.state.policy
@@ -213,7 +214,7 @@ class Performer:
     def publish(self, asked: Asked) -> str | Failed:
         topic, message = (*asked.args, None, None)[:2]
         if topic not in self.state.topics:
-            return Failed("bad_result", f"publish: the workflow declares no topic {border.dumps(topic)}")
+            return Failed("bad_result", f"publish: the workflow declares no topic {shown(topic)}")
         if len(self.publications) >= LIST_MAX:
             return Failed("limit", f"publish: more than {LIST_MAX} events in one call")
         try:
@@ -237,7 +238,7 @@ class Performer:
         return result
 
 
-def shown(event: Event) -> str:
+def as_seen(event: Event) -> str:
     """An event as a script sees it; its payload goes as the text that it is."""
     head = border.dumps({"topic": event.key.topic, "messageId": event.key.id, "title": event.title})
     return f'{head[:-1]},"payload":{event.payload}}}'
@@ -300,7 +301,7 @@ def wake_time(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise BadResult(f"wakeAt: {border.dumps(text[:40])} is not a time in ISO 8601; use toISOString()") from None
+        raise BadResult(f"wakeAt: {shown(text)} is not a time in ISO 8601; use toISOString()") from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return max(0, (moment - EPOCH) // MILLISECOND)
 

@@ -11,6 +11,7 @@ import re
 import resource
 import signal
 import socket
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ BIG = re.compile(r"[0-9]{16}")
 
 GRACE_S = 2.0
 """The host stops an overdue call itself; should the host be gone, the worker ends a little later of its own."""
+
+PR_SET_PDEATHSIG = 1
 
 
 def receive(sock: socket.socket) -> Any:
@@ -95,7 +98,16 @@ def run(sock: socket.socket, job: dict[str, Any]) -> bool:
     return False
 
 
+def end_with_host() -> None:
+    """A script that never ends must not go on when the host has died."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main() -> None:
+    end_with_host()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sock = socket.socket(fileno=0)
     send(sock, "{}")  # Ready.

@@ -222,7 +222,9 @@ BAD_PUBLICATIONS = {
     "a blank title": ("'done', { messageId: 'a', title: ' ' }", "title"),
     "a typing error": ("'done', { messageId: 'a', title: 'A', paylod: 1 }", "paylod"),
     "no topic": ("", "no topic null"),
-    "a topic that is not declared": ("'dnoe', { messageId: 'a', title: 'A' }", 'no topic "dnoe"'),
+    "a topic that is not declared": ("'dnoe', { messageId: 'a', title: 'A' }", "no topic 'dnoe'"),
+    "a name without end": ("'done', { ['x\\u001b'.repeat(1e5)]: 1 }", "messageId"),
+    "a topic without end": ("'x'.repeat(1e5)", "no topic 'xxx"),
     "nothing": ("'done'", "publish(topic, {messageId, title, payload})"),
 }
 
@@ -233,6 +235,8 @@ def test_an_event_needs_a_topic_an_id_and_a_title(workers: Watched, what: str) -
     said = call(workers, producing(), "producer", f"await ctx.publish({event})")
     assert isinstance(said, Failed)
     assert (said.failure, problem in said.message) == ("bad_result", True), said
+    assert len(said.message) < 3_000
+    assert said.message.isprintable()
 
 
 def test_a_flood_of_events_is_stopped(workers: Watched) -> None:

@@ -1,16 +1,23 @@
 """Scripts that mean harm. Each ends as a classified failure of its own run; the host lives; the next run is clean."""
 
+import json
 import os
 import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from boxed import LONG_MS, Watched, run_body, workflow
+from boxed import LIMITS, LONG_MS, Watched, run_body, workflow
 
 from keepkernel.kernel.respond import Failed
 from keepkernel.sandbox import bridge
 from keepkernel.sandbox.bridge import Asked, Job, Returned
-from keepkernel.sandbox.engine import MEGABYTE, Limits, Workers
+from keepkernel.sandbox.engine import MEGABYTE, Limits, Worker, Workers
+
+TESTS = Path(__file__).parents[1]
 
 
 class Attack(NamedTuple):
@@ -179,8 +186,64 @@ def test_a_worker_that_dies_while_idle_is_replaced_and_nobody_is_blamed(workers:
     assert workers.last.process.pid != child
 
 
-def test_workers_end_with_their_host() -> None:
-    others = Workers()
-    process = others._idle[0].process
-    others.close()
-    assert process.returncode is not None
+def test_a_worker_that_no_longer_keeps_to_its_protocol_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Should a script ever get hold of the worker itself, the host takes nothing from it but well-formed moves."""
+    workers = Watched(LIMITS)
+    said = []
+    for body in (b"\xff", b"[]", b"{}", b"[" * 100_000, b'{"moves":[{"call":1}],"end":null}', b'{"moves":[],"end":{}}'):
+        with monkeypatch.context() as patched:
+            patched.setattr(Worker, "receive", lambda worker, deadline, body=body: body)
+            said.append(run_body(workers, "prepare", "return 1").said)
+    workers.close()
+    assert set(said) == {Failed("limit", "prepare of h was stopped: the engine no longer keeps to its protocol")}
+
+
+HOST = """
+import sys
+from boxed import Watched, run_body
+def tell(asked):
+    print(workers.last.process.pid, flush=True)
+    return "null"
+workers = Watched()
+run_body(workers, "prepare", "await ctx.peek('mail'); for (;;);", answer=tell)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a worker ends when the time of its call is over")
+def test_a_script_does_not_outlive_its_host() -> None:
+    with subprocess.Popen([sys.executable, "-c", HOST], stdout=subprocess.PIPE, text=True, cwd=TESTS) as host:
+        worker = Path(f"/proc/{host.stdout.readline().strip()}/stat")
+        assert worker.exists()
+        host.kill()
+    for _ in range(1_000):
+        if not worker.exists() or worker.read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.01)
+    pytest.fail("the worker goes on")
+
+
+def test_workers_end_when_they_are_closed() -> None:
+    workers = Watched()
+    run_body(workers, "prepare", "return 1")
+    workers.close()
+    assert workers.last.process.returncode is not None
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the size of processes from /proc")
+def test_ten_thousand_calls_leave_nothing_behind() -> None:
+    workers = Watched(Limits(calls_per_worker=100_000))
+    body = "const found = await ctx.peek('mail'); globalThis.kept = found; return { found, first }"
+    mail = json.dumps([{"messageId": f"m{n}", "payload": "x" * 1_000} for n in range(1)])
+    sizes = []
+    for n in range(10_001):
+        assert isinstance(run_body(workers, "prepare", body, mail, answer=mail).said, Returned)
+        if n in (1_000, 10_000):
+            sizes.append([resident(pid) for pid in (os.getpid(), workers.last.process.pid)])
+    workers.close()
+    for before, after in zip(*sizes, strict=True):
+        assert after < before + 3 * MEGABYTE
+
+
+def resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
