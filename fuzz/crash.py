@@ -303,7 +303,7 @@ def deaths_of(text: str) -> Deaths:
     ((57,), (57, 3))
     """
     words = text.split(",")
-    if not all(word.strip().isdecimal() and int(word) for word in words):
+    if len(words) > 2 or not all(word.strip().isdecimal() and int(word) for word in words):
         wrong_usage(f"--point takes N or N,M, counted from 1, and not {text!r}")
     return tuple(map(int, words))
 

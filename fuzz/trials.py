@@ -28,7 +28,7 @@ from ..adapters.points import SimulatedCrash
 from ..kernel.codec import encode
 from ..kernel.ports import StoreError
 from .judge import Ending, judged
-from .lives import SHARED_MEMORY, Place, Points, Stuck, journal_of, kill, live
+from .lives import SHARED_MEMORY, Place, Points, journal_of, kill, live
 from .outside import entries
 from .workflows import Workflow
 
@@ -118,8 +118,8 @@ def brought_to_rest(workflow: Workflow, ground: Ground, place: Place, died: tupl
         verdict = judged(workflow, store, entries(place.record))
         story = (*(f"{t.version:4} {encode(t.command)}" for t in journal_of(store)), *told(place))
         store.drop()
-    except (Stuck, StoreError) as error:
-        # Whatever a store complains of after a mere kill is a loss.
+    except Exception as error:
+        # Whatever goes wrong after a mere death is a violation: a store that complains, a host or a kernel that fails.
         return Trial(died, tuple(points.names), (f"{type(error).__name__}: {error}",), None, "", tuple(told(place)))
     fingerprint = hashlib.sha256("\n".join(story).encode()).hexdigest()
     return Trial(died, tuple(points.names), verdict.violations, verdict.ending, fingerprint, story)

@@ -1,6 +1,11 @@
 """Sweeps: every workflow survives every death, and real and simulated deaths are the same."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -112,6 +117,7 @@ def test_one_trial_is_told_step_by_step() -> None:
         ["--workflow", "nonsense"],
         ["--store", "memory:", "--in-process", "--point", "3"],
         ["--store", "memory:", "--in-process", "--workflow", "success", "--point", "0"],
+        ["--store", "memory:", "--in-process", "--workflow", "success", "--point", "1,2,3"],
         ["--store", "memory:", "--in-process", "--workflow", "success", "--point", "9999"],
     ],
 )
@@ -119,6 +125,20 @@ def test_wrong_usage_ends_with_2(line: list[str]) -> None:
     result = CliRunner().invoke(app, ["crash", *line])
     assert result.exit_code == 2
     assert "keepkernel: " in result.output
+
+
+def test_ctrl_c_tells_what_is_known_and_leaves_nothing_behind(folder: Path) -> None:
+    line = [sys.executable, "-m", "keepkernel", "crash", "--store", f"sqlite:{folder / 'store'}", "--json"]
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True, process_group=0)
+    while len(list(folder.glob("*/*"))) < 2:  # Trials are under way.
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    document = json.loads(process.communicate()[0])
+    assert process.returncode == 3
+    assert document["verdict"] == "not decided"
+    assert {row["verdict"] for row in document["workflows"]} == {"not decided"}
+    assert list(folder.iterdir()) == []
 
 
 def test_workflows_are_listed() -> None:
