@@ -111,9 +111,9 @@
   }
 
   function shown(value) {
-    if (typeof value === "string") return value;
     try {
-      return stringify(value) ?? text(value);
+      if (value instanceof AnyError) return `${text(value.name)}: ${text(value.message)}`;
+      return typeof value === "object" ? text(stringify(value)) : text(value);
     } catch {
       return "(something that can not be shown)";
     }
@@ -246,7 +246,7 @@
     try {
       kind = kindOf(failure);
       if (failure instanceof AnyError) {
-        message = `${text(failure.name)}: ${text(failure.message)}`;
+        message = shown(failure);
         if (ending === "threw") stack = text(failure.stack);
       } else if (failure === null) {
         message = "out of memory"; // The engine throws null when there is no memory left to make an error of.

@@ -195,10 +195,15 @@ def test_a_log_has_an_end(workers: Watched) -> None:
     assert ran.log[:2] == ['line 0 {"i":0}', 'line 1 {"i":1}']
     assert ran.log[-1] == "(the log is full)"
     assert sum(map(len, ran.log)) <= workers.limits.log_chars
-    words = r"console.error('\u001b[2J', '\ud800', undefined, 1n, Symbol('s'), () => 0)"
-    assert run_body(workers, "prepare", words).log == [
-        "\ufffd[2J \ufffd undefined (something that can not be shown) " + "Symbol(s) () => 0"
-    ]
+
+
+def test_a_line_of_the_log_shows_what_it_was_given(workers: Watched) -> None:
+    values = r"'\u001b[2J', '\ud800', undefined, null, 1n, Symbol('s'), () => 0, [{}], new TypeError('t')"
+    shown = ["\ufffd[2J", "\ufffd", "undefined", "null", "1", "Symbol(s)", "() => 0", "[{}]", "TypeError: t"]
+    assert run_body(workers, "prepare", f"console.error({values})").log == [" ".join(shown)]
+    traps = "{ toJSON() { throw 1 } }, Object.assign(() => 0, { toString() { throw 1 } })"
+    hidden = "(something that can not be shown)"
+    assert run_body(workers, "prepare", f"console.debug({traps})").log == [f"{hidden} {hidden}"]
 
 
 def test_a_function_that_is_not_there_is_an_error_of_the_script_but_for_next(workers: Watched) -> None:
