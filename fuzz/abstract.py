@@ -29,6 +29,8 @@ def picture(state: State, setup: Setup) -> State:
     """What can still matter of a state."""
     live = state.run.id if state.run is not None else ""
     counts = setup.has("counts")
+    policy = setup.policy
+    limits = (policy.transient_retries + 1, policy.logic_failures) if counts else (0, 0)
     return state._replace(
         error=error(state.error, live),
         maintenance=maintenance(state.maintenance, live),
@@ -37,7 +39,7 @@ def picture(state: State, setup: Setup) -> State:
         session=session(state.session, setup),
         run=run(state.run),
         mutation=record(state.mutation),
-        handlers=tuple(handler(h, state, counts) for h in state.handlers),
+        handlers=tuple([handler(h, *limits) for h in state.handlers]),
         events=events(state.events, live, ordered=bool(setup.outputs)),
         next_seq=len(state.events) + 1,
     )
@@ -83,6 +85,7 @@ def session(value: Session | None, setup: Setup) -> Session | None:
     return Session("s1", value.status, runs, commits)
 
 
+@cache
 def run(value: Run | None) -> Run | None:
     if value is None:
         return None
@@ -97,6 +100,7 @@ def run(value: Run | None) -> Run | None:
     )
 
 
+@cache
 def record(value: Mutation | None) -> Mutation | None:
     if value is None:
         return None
@@ -120,12 +124,12 @@ def next_attempt(value: Mutation) -> int:
     return LATER if value.next_attempt_at == value.may_land_until else SOON
 
 
-def handler(value: Handler, state: State, counts: bool) -> Handler:
-    limit = state.policy
+@cache
+def handler(value: Handler, most_transient: int, most_logic: int) -> Handler:
     return timed_row(value)._replace(
         state="",
-        transient_failures=min(value.transient_failures, limit.transient_retries + 1) if counts else 0,
-        logic_failures=min(value.logic_failures, limit.logic_failures) if counts else 0,
+        transient_failures=min(value.transient_failures, most_transient),
+        logic_failures=min(value.logic_failures, most_logic),
     )
 
 

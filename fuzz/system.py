@@ -81,6 +81,14 @@ class Template(NamedTuple):
     calm: bool
 
 
+class Plan(NamedTuple):
+    """The moves of a kernel state and a hand, for one state of the current call."""
+
+    same_world: tuple[tuple[int, int, int, bool], ...]
+    """Moves that leave the world as it is: label, kernel state and hand in their places, and whether it is calm."""
+    other_world: tuple[Template, ...]
+
+
 class Edge(NamedTuple):
     """One transition of the kernel, or its refusal."""
 
@@ -135,10 +143,13 @@ class Model:
         self._around: dict[int, tuple[Template, ...]] = {}
         self._templates: dict[int, tuple[Template, ...]] = {}
         self._acts: dict[tuple[int, str, int, bool, int], int] = {}
-        self._folded: dict[int, tuple[int, int]] = {}
+        self._plans: dict[tuple[int, Call], Plan] = {}
+        self._places: dict[int, int] = {}
+        self._unfolded: dict[int, int] = {}
+        self._likes: set[tuple[object, ...]] = set()
         self._strays: dict[int, tuple[tuple[int, int], ...]] = {}
         self._masks: list[tuple[int, int]] = []
-        self._outside: dict[tuple[int, int], tuple[Violation, ...]] = {}
+        self._outside: dict[int, tuple[Violation, ...]] = {}
 
     # -- numbers for values, so that a state is one whole number
 
@@ -214,41 +225,66 @@ class Model:
 
     def _moves(self, code: int, fold: bool) -> Sequence[Move[int]]:
         state, hand, outside = self.numbers(code)
-        templates = self._templates.get(code >> WORLD_BITS)
-        if templates is None:
-            templates = self._templates[code >> WORLD_BITS] = self._make_templates(state, hand)
-        call = self.worlds[outside].current
-        held, done = self._masks[state]
-        masks, folded = self._masks, self._folded
+        value = self.worlds[outside]
+        plan = self._plans.get((code >> WORLD_BITS, value.current))
+        if plan is None:
+            plan = self._plans[code >> WORLD_BITS, value.current] = self._plan(state, hand, value.current)
         found: list[Move[int]] = []
-        for label, target, next_hand, act, settles, needs, calm in templates:
-            if needs is not None and call not in needs:
-                continue
+        places = self._places if fold else self._unfolded
+        for label, target, next_hand, calm in plan.same_world:
+            place = places.get(target | outside)
+            if place is None:
+                place = self._place(target | outside, fold)
+            found.append((label, place | next_hand, calm))
+        held = self._masks[state][0]
+        for label, target, next_hand, act, settles, _, calm in plan.other_world:
             if target < 0:
                 found.append((label, None, calm))
-                continue
-            next_world = outside
-            if act or settles or masks[target][1] != done:  # Anything else leaves the world as it is.
-                next_world = self._after(outside, act, held, settles, masks[target][1])
-            if fold:
-                pair = target << WORLD_BITS | next_world
-                target, next_world = folded.get(pair) or self._fold(target, next_world)  # noqa: PLW2901
-            found.append((label, (target << HAND_BITS | next_hand) << WORLD_BITS | next_world, calm))
-        if self.worlds[outside].strays:
+            else:
+                next_world = self._after(outside, act, held, settles, self._masks[target][1])
+                found.append((label, self._code(target, next_hand, next_world, fold), calm))
+        if value.strays:
             for label, next_world in self._stray_moves(outside, self._masks[state][1]):
                 found.append((label, self._code(state, hand, next_world, fold), True))
         return found
 
-    def _code(self, state: int, hand: int, outside: int, fold: bool) -> int:
+    def _plan(self, state: int, hand: int, call: Call) -> Plan:
+        """The moves for every world whose current call is in this state, with all that can be known beforehand."""
+        templates = self._templates.get(state << HAND_BITS | hand)
+        if templates is None:
+            templates = self._templates[state << HAND_BITS | hand] = self._make_templates(state, hand)
+        able = [t for t in templates if t.needs is None or call in t.needs]
+        done = self._masks[state][1]
+        same = [t.kernel >= 0 and not t.act and not t.settles and self._masks[t.kernel][1] == done for t in able]
+        return Plan(
+            tuple(
+                (t.label, t.kernel << WORLD_BITS, t.hand << WORLD_BITS, t.calm)
+                for t, alike in zip(able, same, strict=True)
+                if alike
+            ),
+            tuple(t for t, alike in zip(able, same, strict=True) if not alike),
+        )
+
+    def _place(self, pair: int, fold: bool) -> int:
+        """The code of a kernel state and a world, with the hand left out, of their one representative when folded."""
+        state, outside = pair >> WORLD_BITS, pair & (1 << WORLD_BITS) - 1
         if fold:
             state, outside = self._fold(state, outside)
-        return (state << HAND_BITS | hand) << WORLD_BITS | outside
+        place = state << HAND_BITS + WORLD_BITS | outside
+        (self._places if fold else self._unfolded)[pair] = place
+        return place
+
+    def _code(self, state: int, hand: int, outside: int, fold: bool) -> int:
+        pair = state << WORLD_BITS | outside
+        place = (self._places if fold else self._unfolded).get(pair)
+        return (self._place(pair, fold) if place is None else place) | hand << WORLD_BITS
 
     def broken(self, code: int) -> tuple[str, ...]:
         state, _, outside = self.numbers(code)
-        return tuple(
-            v.invariant for v in (*self.state_violations.get(state, ()), *self._violated_outside(state, outside))
-        )
+        found = self._violated_outside(state, outside)
+        if not found and state not in self.state_violations:
+            return ()
+        return tuple(v.invariant for v in (*self.state_violations.get(state, ()), *found))
 
     def broken_by(self, code: int, label: int) -> tuple[str, ...]:
         return tuple(v.invariant for v in self.step_violations(code, label))
@@ -338,9 +374,11 @@ class Model:
             self.machine_moves |= moves.moves(state, outcome)
 
     def _witness(self, kinds: list[invariants.Invariant], subject: object) -> None:
-        for one in [one for one in self._wanted[id(kinds)] if one.sometimes(subject)]:
-            self._wanted[id(kinds)].remove(one)
-            self.witnessed.add(one.id)
+        wanted = self._wanted[id(kinds)]
+        if wanted:
+            for one in [one for one in wanted if one.sometimes(subject)]:
+                wanted.remove(one)
+                self.witnessed.add(one.id)
 
     # -- the world
 
@@ -383,29 +421,24 @@ class Model:
         return tuple((label, self._after(value, "", 0, False, done)) for label, value in known)
 
     def _violated_outside(self, state: int, outside: int) -> tuple[Violation, ...]:
-        known = self._outside.get((state, outside))
+        known = self._outside.get(state << WORLD_BITS | outside)
         if known is None:
             subject = Outside(self.states[state], world.ghost(self.worlds[outside], self.keys))
             self._witness(ON_OUTSIDE, subject)
-            known = self._outside[state, outside] = violations(ON_OUTSIDE, subject)
+            known = self._outside[state << WORLD_BITS | outside] = violations(ON_OUTSIDE, subject)
         return known
 
     def _fold(self, state: int, outside: int) -> tuple[int, int]:
         """The one representative of all states that differ only in the names of their inputs."""
-        known = self._folded.get(state << WORLD_BITS | outside)
-        if known is None:
-            marks = [self._marks(state, outside, n) for n in range(len(self.keys))]
-            order = tuple(sorted(range(len(self.keys)), key=lambda n: marks[n]))
-            if order == tuple(range(len(self.keys))):
-                known = state, outside
-            else:
-                keys = tuple(self.keys[n] for n in order)
-                known = (
-                    self.state_id(abstract.exchanged(self.states[state], keys)),
-                    self.world_id(world.exchanged(self.worlds[outside], order)),
-                )
-            self._folded[state << WORLD_BITS | outside] = known
-        return known
+        marks = [self._marks(state, outside, n) for n in range(len(self.keys))]
+        order = tuple(sorted(range(len(self.keys)), key=lambda n: marks[n]))
+        if order == tuple(range(len(self.keys))):
+            return state, outside
+        keys = tuple(self.keys[n] for n in order)
+        return (
+            self.state_id(abstract.exchanged(self.states[state], keys)),
+            self.world_id(world.exchanged(self.worlds[outside], order)),
+        )
 
     def _marks(self, number: int, outside: int, n: int) -> tuple[object, ...]:
         """All that tells one input from another."""
@@ -702,7 +735,8 @@ class Model:
         run = self._live(number)
         person = partial(self._command, "user", state=number)
         error = state.error
-        if invariants.unresolved(state) or has("probe"):
+        probe = has("probe") and self._first_of_its_like(state)
+        if invariants.unresolved(state) or probe:
             yield from person("tries again", command=c.TryAgain(NOW, run))
             absent: tuple[Call, ...] = ("", *NOT_LANDED)
             deny, affirm = c.DidntHappen(NOW, run), c.AssertApplied(NOW, run)
@@ -715,9 +749,9 @@ class Model:
         if error is not None and error.request is not None:
             yield from person("approves", command=c.Approve(NOW, error.request.digest), calm=True)
             yield from person("rejects", command=c.Reject(NOW, error.request.digest), calm=True)
-        elif has("probe"):
+        elif probe:
             yield from person("approves", command=c.Approve(NOW, "nothing"))
-        if error is not None or has("probe"):
+        if error is not None or probe:
             yield from person("reconnects", command=c.Reconnect(NOW), calm=True)
             yield from person("clears the error", command=c.ClearError(NOW), calm=True)
         if error is not None and error.kind == "blocked":
@@ -726,14 +760,15 @@ class Model:
             yield from person("grants what is asked", command=c.Grant(NOW, error.tool), calm=True)
         if state.maintenance is not None or (error is not None and error.cause == "logic"):
             yield from person("deploys a repair", command=self.setup.deploy(NOW), calm=True)
-        yield from person("resumes", command=c.Resume(NOW), calm=True)
-        if state.run is not None or has("probe"):
+        if state.status != "active" or probe:
+            yield from person("resumes", command=c.Resume(NOW), calm=True)
+        if (state.run is not None and state.run.status != "active") or probe:
             removed = state.run is not None and all(h.declared.name != state.run.handler for h in state.handlers)
             yield from person("abandons the retry", command=c.Abandon(NOW, run), calm=removed)
-        if has("pause"):
+        if has("pause") and (state.status == "active" or probe):
             yield from person("pauses", command=c.Pause(NOW))
         if has("skip"):
-            for event in state.events:
+            for event in (e for e in state.events if e.status == "pending" or probe):
                 yield from person(f"skips {event.key.id}", command=c.SkipEvent(NOW, event.key))
         if has("redeploy"):
             yield from person("deploys less", command=self.setup.deploy_less(NOW))
@@ -744,10 +779,26 @@ class Model:
             for event in state.events:
                 again = c.Publish(NOW, publication(event.key, "2"))
                 yield from self._command("tool", f"publishes {event.key.id} again", number, again)
-        if has("second") or has("probe"):
+        if ((has("second") or has("probe")) and invariants.unresolved(state)) or probe:
             yield from self._second_host(number, run)
-        if has("probe"):
+        if probe:
             yield from self._stale(number, run)
+
+    def _first_of_its_like(self, state: State) -> bool:
+        """Whether no state was met yet in which the same commands are refused: what is refused needs one showing."""
+        run, record, error = state.run, state.mutation, state.error
+        like = (
+            state.status,
+            run and (run.kind, run.phase, run.status, run.outcome, run.retry_of),
+            record and (record.status, record.reconcilable, record.resolved_by),
+            error and (error.kind, error.cause),
+            state.maintenance is not None,
+            state.session is not None,
+            tuple(sorted(e.status for e in state.events)),
+        )
+        first = like not in self._likes
+        self._likes.add(like)
+        return first
 
     def _by_hand(self, number: int, state: State, run: str) -> Iterator[Template]:
         person = partial(self._command, "user", state=number)

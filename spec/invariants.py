@@ -944,8 +944,8 @@ INVARIANTS: Final = {i.id: i for i in sorted((*ON_STATES, *ON_STEPS, *ON_OUTSIDE
 
 def violations(kinds: list[Invariant], subject: State | Step | Outside) -> tuple[Violation, ...]:
     """The invariants of one kind that a subject breaks."""
-    found = ((i, tuple(i.broken(subject))) for i in kinds)
-    return tuple(Violation(i.id, i.rule, i.text, rows) for i, rows in found if rows)
+    broken = [(i, rows) for i in kinds if (rows := tuple(i.broken(subject)))]
+    return tuple([Violation(i.id, i.rule, i.text, rows) for i, rows in broken]) if broken else ()
 
 
 def check_step(step: Step, ghost: Ghost | None = None) -> tuple[Violation, ...]:
