@@ -23,6 +23,7 @@ from .outline import Outline, Place
 
 SOURCE_MAX: Final = 1_000_000
 NAME: Final = re.compile(r"\w[\w.:-]{0,99}")
+NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
 TOLD_PLACE: Final = re.compile(r" \(line (\d+), column (\d+)\)$")
 
 
@@ -58,17 +59,18 @@ class Script(NamedTuple):
 
 def load(source: str, tools: Collection[str], workers: Workers, wall_ms: int = 5_000) -> Script:
     """Read a workflow file, given the names of all tools; BadScript when there is anything wrong with it."""
-    if len(source) > SOURCE_MAX or "\0" in source:
+    if len(source) > SOURCE_MAX or NO_TEXT.search(source):
         raise BadScript([Problem("the file is too long or no text", f"Keep it below {SOURCE_MAX} characters")])
     said = bridge.run(workers, Job(source, "describe", "the file", wall_ms=wall_ms), _nothing_to_do, [])
     if isinstance(said, Failed):
         raise BadScript([_broken(said.message)])
     assert isinstance(said, Returned)
     outline = Outline(source)
-    if said.value is None or not outline.exports:
+    declared = json.loads(said.value or "null")
+    if not isinstance(declared, dict) or not outline.exports:
         remedy = "End it with: export default Keep.workflow({name, topics, producers, consumers})"
         raise BadScript([Problem("the file exports no workflow", remedy)])
-    check = Check(json.loads(said.value), outline, tools)
+    check = Check(declared, outline, tools)
     if check.problems:
         raise BadScript(check.problems)
     return Script(check.name, check.topics, tuple(check.handlers), tuple(_warnings(outline)), source)
