@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from boxed import TOOLS, Watched, workflow
 from flow import POLL, Flow, flow, mail
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from keepkernel import AssertApplied, Begin, Declaration, Deploy, Grant, Policy, Resume, SkipMutation, State
 from keepkernel.adapters.host import Host
 from keepkernel.adapters.memory import MemoryStore
 from keepkernel.kernel.respond import Answer, Called, CalledNothing, Failed, Finished, Happened, Pinned
 from keepkernel.kernel.types import CallHandler, Event, Key, Publication, Reconcile, Send
+from keepkernel.sandbox import border
 from keepkernel.sandbox.bridge import Tool
 from keepkernel.sandbox.handlers import Scripts
 from keepkernel.sandbox.loader import load
@@ -331,3 +334,35 @@ def test_the_examples_run_as_they_stand(workers: Watched, name: str, created: li
     assert [title for title, (status, _) in titles.items() if status == "pending"] == created
     assert store.load(script.name).state.error is None
     assert log == []
+
+
+# --- whatever a script gives -------------------------------------------------------------------------
+
+WORDS = st.sampled_from(["mail", "done", "m1", "", " ", "2026-01-01", "x" * 300])
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2**70) | st.floats(allow_nan=False, allow_infinity=False) | WORDS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.fixed_dictionaries({}, optional=dict.fromkeys(("topic", "ids", "title", "limit", "messageId"), inner))
+    ),
+    max_leaves=8,
+)
+RESULTS = st.fixed_dictionaries({}, optional=dict.fromkeys(("reservations", "data", "ui", "wakeAt", "x"), ANYTHING))
+
+
+@given(result=ANYTHING | RESULTS)
+@settings(max_examples=100)
+def test_any_result_is_pinned_or_a_bad_result(workers: Watched, result: Any) -> None:
+    said = call(workers, preparing(), "prepare", f"return {border.dumps(result)}")
+    assert isinstance(said, Pinned) or (isinstance(said, Failed) and said.failure == "bad_result")
+
+
+@given(args=st.lists(ANYTHING, max_size=3), operation=st.sampled_from(["peek", "getByIds"]))
+@settings(max_examples=100)
+def test_any_arguments_are_taken_or_refused(workers: Watched, args: list[Any], operation: str) -> None:
+    body = f"const found = await ctx.{operation}(...{border.dumps(args)}); return {{ reservations: [], data: found }}"
+    said = call(workers, preparing(), "prepare", body)
+    assert isinstance(said, Pinned) or (isinstance(said, Failed) and said.failure in ("bad_result", "forbidden"))
+    body = f"await ctx.publish(...{border.dumps(args)})"
+    said = call(workers, producing(), "producer", body)
+    assert isinstance(said, Finished) or (isinstance(said, Failed) and said.failure == "bad_result")
