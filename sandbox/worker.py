@@ -59,16 +59,18 @@ def failed(error: quickjs.JSException) -> str:
     return json.dumps({"moves": [], "end": end})
 
 
-def begin(job: dict[str, Any]) -> tuple[quickjs.Context, Any]:
-    """A fresh context with the script in it; the bridge is a function that the script can not reach."""
+def fresh() -> tuple[quickjs.Context, Any]:
+    """A context with nothing but the prelude in it, and the bridge: a function that the script can not reach."""
     context = quickjs.Context()
+    return context, context.eval(PRELUDE)
+
+
+def begin(context: quickjs.Context, bridge: Any, job: dict[str, Any]) -> None:
     context.set_memory_limit(job["memory_bytes"])
     context.set_max_stack_size(job["stack_bytes"])
-    bridge = context.eval(PRELUDE)
     values = [part for text in job["values"] for part in (text, bool(BIG.search(text)))]
     bridge("set up", job["function"], job["handler"], job["connectors"], job["log_chars"], *values)
     bridge("start", context.module(job["source"]))
-    return context, bridge
 
 
 def pump(context: quickjs.Context, bridge: Any) -> str:
@@ -79,10 +81,10 @@ def pump(context: quickjs.Context, bridge: Any) -> str:
     return taken
 
 
-def run(sock: socket.socket, job: dict[str, Any]) -> bool:
+def run(sock: socket.socket, context: quickjs.Context, bridge: Any, job: dict[str, Any]) -> bool:
     """One call of a function; False when the host has gone."""
     try:
-        context, bridge = begin(job)
+        begin(context, bridge, job)
         send(sock, pump(context, bridge))
     except quickjs.JSException as error:
         send(sock, failed(error))
@@ -111,10 +113,14 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sock = socket.socket(fileno=0)
     send(sock, "{}")  # Ready.
-    while (job := receive(sock)) is not None:
+    while True:
+        context, bridge = fresh()  # Made before it is wanted; nobody waits for it.
+        job = receive(sock)
+        if job is None:
+            return
         resource.setrlimit(resource.RLIMIT_AS, (job["process_bytes"], resource.RLIM_INFINITY))
         signal.setitimer(signal.ITIMER_REAL, job["wall_s"] + GRACE_S)
-        if not run(sock, job):
+        if not run(sock, context, bridge, job):
             return
         signal.setitimer(signal.ITIMER_REAL, 0)
 
