@@ -28,6 +28,7 @@ def resume_from_ready_only(state: State, command: Resume) -> Accepted:
 resume = people.resume
 
 
+@pytest.mark.rule("LIVE-001")
 def test_a_deadlock_is_a_state_from_which_no_way_leads_to_rest() -> None:
     result = explore("consumer", swaps=(Swap(resume, resume_from_ready_only),))
     assert result.verdict == "violated"
@@ -53,6 +54,7 @@ def approve_and_forget(state: State, command: Approve) -> Accepted:
 approve = people.approve
 
 
+@pytest.mark.rule("LIVE-002")
 def test_a_livelock_is_a_stem_and_a_loop() -> None:
     """Whoever approves is asked again, for ever; but a person may reject, so rest stays reachable."""
     result = explore("consumer", swaps=(Swap(approve, approve_and_forget),))
