@@ -45,11 +45,12 @@ def dumps(value: Any) -> str:
 
 def _require_depth(value: Any) -> None:
     """Level by level and without recursion, so that the check can not fail by itself."""
-    level = _boxes([value])
-    for _ in range(DEPTH_MAX):
+    level, depth = _boxes([value]), 0
+    while level:
+        depth += 1
+        if depth > DEPTH_MAX:
+            raise NotExact(f"it nests deeper than {DEPTH_MAX} levels")
         level = [inner for box in level for inner in _boxes(box.values() if isinstance(box, dict) else box)]
-    if level:
-        raise NotExact(f"it nests deeper than {DEPTH_MAX} levels")
 
 
 def _boxes(values: Iterable[Any]) -> list[Any]:
