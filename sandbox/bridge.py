@@ -94,11 +94,12 @@ class Frame(Strict):
 
 FRAME: Final = TypeAdapter(Frame)
 PLACE: Final = re.compile(r"<input>:(\d+):(\d+)")
-CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Characters that steer a terminal or turn the direction of a text."""
 
 
 def readable(text: str) -> str:
-    """A script's words for people and stores: whole characters, nothing that steers a terminal, not endless."""
+    """A script's words for people and stores: whole characters, none that steers, not endless."""
     text = CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.encode(errors="replace").decode())
     return text if len(text) <= MESSAGE_MAX else f"{text[:MESSAGE_MAX]}…"
 

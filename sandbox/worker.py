@@ -55,7 +55,8 @@ def failed(error: quickjs.JSException) -> str:
     if message == "null":  # There was no memory left to make an error of.
         message = "InternalError: out of memory"
     spent = isinstance(error, quickjs.StackOverflow) or message.startswith("InternalError")
-    end = {"failed": "limit" if spent else "script", "message": message, "stack": stack}
+    # At its limits the engine may stop anywhere, also in the prelude, and that place would tell nobody anything.
+    end = {"failed": "limit" if spent else "script", "message": message, "stack": "" if spent else stack}
     return json.dumps({"moves": [], "end": end})
 
 

@@ -1,5 +1,6 @@
 """One call of a function: what it may do, what it can notice, and how it ends."""
 
+import shutil
 import time
 
 import pytest
@@ -198,8 +199,18 @@ def test_a_log_has_an_end(workers: Watched) -> None:
 
 
 def test_a_line_of_the_log_shows_what_it_was_given(workers: Watched) -> None:
-    values = r"'\u001b[2J', '\ud800', undefined, null, 1n, Symbol('s'), () => 0, [{}], new TypeError('t')"
-    shown = ["\ufffd[2J", "\ufffd", "undefined", "null", "1", "Symbol(s)", "() => 0", "[{}]", "TypeError: t"]
+    values = r"'\u001b[2J\u202e\u009b\n', '\ud800', undefined, null, 1n, Symbol('s'), () => 0, [{}], new TypeError('t')"
+    shown = [
+        "\ufffd[2J\ufffd\ufffd\n",
+        "\ufffd",
+        "undefined",
+        "null",
+        "1",
+        "Symbol(s)",
+        "() => 0",
+        "[{}]",
+        "TypeError: t",
+    ]
     assert run_body(workers, "prepare", f"console.error({values})").log == [" ".join(shown)]
     traps = "{ toJSON() { throw 1 } }, Object.assign(() => 0, { toString() { throw 1 } })"
     hidden = "(something that can not be shown)"
@@ -245,7 +256,7 @@ def test_a_worker_is_replaced_after_its_share_of_calls() -> None:
 
 
 def test_a_sandbox_that_does_not_start_is_the_hosts_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.executable", "/bin/false")
+    monkeypatch.setattr("sys.executable", shutil.which("false"))
     workers = Workers()
     said = run_body(workers, "prepare", "return 1").said
     assert said == Failed("host", "the sandbox does not start: the engine died (exit code 1)")
