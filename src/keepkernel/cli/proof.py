@@ -1,36 +1,11 @@
-"""The command line. Commands import what they need when they run, so that help stays fast."""
+"""Commands that show that the law holds: search, prove, walk, kill, replay."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-app = typer.Typer(
-    name="keepkernel",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"keepkernel {version('keepkernel')}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
-    ] = False,
-) -> None:
-    """Check, explore and run the crash-safe workflow kernel."""
+from .base import app, end
 
 
 @app.command()
@@ -43,7 +18,7 @@ def prove(
 
     Ends with 0 when all are confirmed, 1 when one is refuted or a planted bug was missed, 3 when one is unknown.
     """
-    from .fuzz.prove import ProverMissing, run
+    from ..fuzz.prove import ProverMissing, run
 
     try:
         code = run(only, seconds, as_json)
@@ -83,17 +58,17 @@ def check(
     Ends with 0 when everything holds, 1 when something is violated or was never put to the test, 2 for wrong usage,
     3 when it is not decided. Ctrl-C stops the search and tells what is known.
     """
-    from .fuzz import commands
+    from ..fuzz import commands
 
     if what:
         typer.echo(commands.listing())
     elif readings:
         if setup or events or caller or features is not None or reading or max_states or itf or mermaid:
-            _end(lambda: commands.wrong_usage("--readings goes with --json alone: each reading has its own set-up"))
-        _end(lambda: commands.readings(as_json_text=as_json))
+            end(lambda: commands.wrong_usage("--readings goes with --json alone: each reading has its own set-up"))
+        end(lambda: commands.readings(as_json_text=as_json))
     else:
         wanted = commands.Wanted(setup, events or 0, caller, features, reading, max_states or 0)
-        _end(lambda: commands.check(wanted, as_json_text=as_json, itf_file=itf, mermaid_file=mermaid))
+        end(lambda: commands.check(wanted, as_json_text=as_json, itf_file=itf, mermaid_file=mermaid))
 
 
 @app.command()
@@ -105,9 +80,9 @@ def replay(
 
     Ends with 0 when every step is as the trace tells it, 1 when one is not, 2 for wrong usage.
     """
-    from .fuzz import commands
+    from ..fuzz import commands
 
-    _end(lambda: commands.replay(file, with_reading=reading))
+    end(lambda: commands.replay(file, with_reading=reading))
 
 
 @app.command()
@@ -118,10 +93,10 @@ def verify(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
     Ends with 0 when everything holds, 1 when something is violated or was never put to the test, 3 when it is not
     decided.
     """
-    from .fuzz.crash import Wanted
-    from .fuzz.verify import verify
+    from ..fuzz.crash import Wanted
+    from ..fuzz.verify import verify
 
-    _end(lambda: verify(as_json_text=as_json, deaths=Wanted("duckdb:")))
+    end(lambda: verify(as_json_text=as_json, deaths=Wanted("duckdb:")))
 
 
 @app.command()
@@ -151,10 +126,10 @@ def simulate(
     Ends with 0 when nothing broke, which proves nothing, 1 when something did, 2 for wrong usage. Ctrl-C ends it
     after the walk that it is in.
     """
-    from .fuzz import commands, simulate
+    from ..fuzz import commands, simulate
 
     wanted = commands.Wanted(setup, events or 0, caller, features, reading)
-    _end(
+    end(
         lambda: simulate.run(
             wanted, seed=seed, walks=walks or 0, seconds=0 if walks else seconds, only=walk, as_json_text=as_json
         )
@@ -187,27 +162,10 @@ def crash(
     Ends with 0 when everything holds, 1 when something is violated, 2 for wrong usage, 3 when it is not decided.
     Ctrl-C stops the sweep and tells what is known.
     """
-    from .fuzz import crash
+    from ..fuzz import crash
 
     if what:
         typer.echo(crash.listing())
         return
     wanted = crash.Wanted(store, depth, in_process, workflow, seconds, seed)
-    _end(lambda: crash.crash(wanted, point=point, as_json_text=as_json))
-
-
-def _end(command: Callable[[], int]) -> None:
-    """Run a command and end with its exit code."""
-    from .fuzz.commands import WRONG_USAGE, WrongUsage
-
-    try:
-        code = command()
-    except WrongUsage as error:
-        typer.echo(f"keepkernel: {error}", err=True)
-        code = WRONG_USAGE
-    raise typer.Exit(code)
-
-
-def main() -> None:
-    """Run the command line; the entry point of the `keepkernel` script."""
-    app(prog_name="keepkernel")
+    end(lambda: crash.crash(wanted, point=point, as_json_text=as_json))

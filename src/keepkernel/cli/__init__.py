@@ -1,0 +1,11 @@
+"""The command line. Commands import what they need when they run, so that help stays fast."""
+
+from . import proof
+from .base import app
+
+__all__ = ["app", "main", "proof"]
+
+
+def main() -> None:
+    """Run the command line; the entry point of the `keepkernel` script."""
+    app(prog_name="keepkernel")

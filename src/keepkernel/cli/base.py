@@ -1,0 +1,44 @@
+"""What every command shares: the application, and how a command ends."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="keepkernel",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"keepkernel {version('keepkernel')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """Check, explore and run the crash-safe workflow kernel."""
+
+
+def end(command: Callable[[], int]) -> None:
+    """Run a command and end with its exit code."""
+    from ..fuzz.commands import WRONG_USAGE, WrongUsage
+
+    try:
+        code = command()
+    except WrongUsage as error:
+        typer.echo(f"keepkernel: {error}", err=True)
+        code = WRONG_USAGE
+    raise typer.Exit(code)
