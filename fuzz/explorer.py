@@ -7,6 +7,7 @@ import gc
 import time
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import repeat
 from typing import Final, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 S = TypeVar("S", bound=Hashable)
@@ -19,12 +20,33 @@ Move = tuple[int, S | None, bool]
 and whether it is calm: a fair environment takes such moves in the end, faults and whims are not calm."""
 
 
+class Moves(NamedTuple, Generic[S]):
+    """All moves of a state, in columns: a search takes each of them whole, and not move by move."""
+
+    labels: Sequence[int]
+    targets: Sequence[S]
+    calm: bytes
+    broken: Sequence[int] = ()
+    """The labels of the steps that break a property, and lead nowhere."""
+
+
+def in_columns(moves: Sequence[Move[S]]) -> Moves[S]:
+    """Moves as a search takes them."""
+    whole = [(label, target, calm) for label, target, calm in moves if target is not None]
+    return Moves(
+        [label for label, _, _ in whole],
+        [target for _, target, _ in whole],
+        bytes(calm for _, _, calm in whole),
+        [label for label, target, _ in moves if target is None],
+    )
+
+
 class System(Protocol[S]):
     """What the explorer asks of a system."""
 
     def initial(self) -> Iterable[S]: ...
 
-    def moves(self, state: S) -> Sequence[Move[S]]: ...
+    def moves(self, state: S) -> Moves[S]: ...
 
     def broken(self, state: S) -> Sequence[str]:
         """The names of the properties that the state breaks."""
@@ -54,6 +76,8 @@ class Progress(NamedTuple):
 
 
 NO_PARENT: Final = -1
+NEW: Final = repeat(-1)
+"""The index of every state that has none yet."""
 
 
 class Graph(Generic[S]):
@@ -144,6 +168,7 @@ def _search(
     began: float,
 ) -> None:
     index, targets, edge_labels, calm = graph.index, graph.targets, graph.edge_labels, graph.calm
+    known = index.get
     node = 0
     level_end = len(graph.states)
     while node < len(graph.states):
@@ -155,21 +180,22 @@ def _search(
         if stop_at_first and graph.found:
             return
         state = graph.states[node]
-        for label, onward, is_calm in system.moves(state):
-            if onward is None:
-                for name in system.broken_by(state, label):
-                    if name not in seen:
-                        seen.add(name)
-                        nodes, labels = graph.path(node)
-                        graph.found.append(Found(name, nodes, (*labels, label)))
-                continue
-            target = index.get(onward)
-            if target is None:
-                target = len(graph.states)
-                add(onward, node, label)
-            targets.append(target)
-            edge_labels.append(label)
-            calm.append(is_calm)
+        labels, onward, is_calm, broken = system.moves(state)
+        for label in broken:
+            for name in system.broken_by(state, label):
+                if name not in seen:
+                    seen.add(name)
+                    nodes, before = graph.path(node)
+                    graph.found.append(Found(name, nodes, (*before, label)))
+        reached = list(map(known, onward, NEW))
+        if -1 in reached:
+            for place, target in enumerate(onward):
+                if target not in index:
+                    add(target, node, labels[place])
+            reached = [index[target] for target in onward]
+        targets.extend(reached)
+        edge_labels.extend(labels)
+        calm.extend(is_calm)
         graph.starts.append(len(targets))
         node += 1
         if report is not None and node % 1024 == 0:

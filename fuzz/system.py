@@ -37,7 +37,7 @@ from ..spec import invariants, moves
 from ..spec.invariants import ON_OUTSIDE, ON_STATES, ON_STEPS, Outside, Step, Violation, violations
 from . import abstract, world
 from .abstract import FRESH_RUN, NOW, STALE_RUN, picture, timed
-from .explorer import Move
+from .explorer import Move, Moves
 from .setups import PARAMS, TOOL, Setup, publication
 from .world import NOT_LANDED, Call, World
 
@@ -84,9 +84,52 @@ class Template(NamedTuple):
 class Plan(NamedTuple):
     """The moves of a kernel state and a hand, for one state of the current call."""
 
-    same_world: tuple[tuple[int, int, int, bool], ...]
-    """Moves that leave the world as it is: label, kernel state and hand in their places, and whether it is calm."""
-    other_world: tuple[Template, ...]
+    labels: tuple[int, ...]
+    calm: bytes
+    same_world: tuple[tuple[int, int], ...]
+    """Where the moves lead that leave the world as it is: kernel state and hand, in their places in a code."""
+    other_world: tuple[tuple[int, int, int], ...]
+    """The same for those that do not, each with the number of what it does, in the kernel state's place."""
+    broken: tuple[int, ...]
+
+
+class Places(dict[int, int]):
+    """The codes of kernel states and worlds, with the hand left out: of their one representative when folded."""
+
+    def __init__(self, model: "Model", fold: bool) -> None:
+        super().__init__()
+        self.model = model
+        self.fold = fold
+
+    def __missing__(self, pair: int) -> int:
+        state, outside = pair >> WORLD_BITS, pair & (1 << WORLD_BITS) - 1
+        if self.fold:
+            state, outside = self.model.representative(state, outside)
+        place = self[pair] = state << HAND_BITS + WORLD_BITS | outside
+        return place
+
+
+class Act(NamedTuple):
+    """What a move does to the world."""
+
+    act: str
+    held: int
+    """The inputs that the run holds."""
+    settles: bool
+    done: int
+    """The inputs that are done when the move is made."""
+
+
+class Acts(dict[int, int]):
+    """The world that an act leads to, by the act's number, in the kernel state's place, and the world's."""
+
+    def __init__(self, model: "Model") -> None:
+        super().__init__()
+        self.model = model
+
+    def __missing__(self, key: int) -> int:
+        onward = self[key] = self.model.acted(key >> WORLD_BITS, key & (1 << WORLD_BITS) - 1)
+        return onward
 
 
 class Edge(NamedTuple):
@@ -142,10 +185,12 @@ class Model:
         self._edges: list[dict[tuple[type, c.Command], Edge]] = []
         self._around: dict[int, tuple[Template, ...]] = {}
         self._templates: dict[int, tuple[Template, ...]] = {}
-        self._acts: dict[tuple[int, str, int, bool, int], int] = {}
+        self._acts = Acts(self)
+        self._act_values: list[Act] = []
+        self._act_ids: dict[Act, int] = {}
         self._plans: dict[tuple[int, Call], Plan] = {}
-        self._places: dict[int, int] = {}
-        self._unfolded: dict[int, int] = {}
+        self._places = Places(self, fold=self.fold)
+        self._unfolded = Places(self, fold=False)
         self._likes: set[tuple[object, ...]] = set()
         self._strays: dict[int, tuple[tuple[int, int], ...]] = {}
         self._masks: list[tuple[int, int]] = []
@@ -213,71 +258,68 @@ class Model:
         hand = self.hand_id(IDLE if self.caller == "adversary" else DOWN)
         return [self.code(state, hand, self.world_id(World((0,) * len(self.keys))))]
 
-    def moves(self, code: int) -> Sequence[Move[int]]:
+    def moves(self, code: int) -> Moves[int]:
         return self._moves(code, self.fold)
 
     def concrete_moves(self, code: int) -> Sequence[Move[int]]:
         """The same without renaming inputs, for telling a trace in which every name keeps its meaning."""
-        return self._moves(code, False)
+        labels, targets, calm, broken = self._moves(code, False)
+        whole = zip(labels, targets, map(bool, calm), strict=True)
+        return [*whole, *((label, None, False) for label in broken)]
 
     def folded(self, code: int) -> int:
         return self._code(*self.numbers(code), self.fold)
 
-    def _moves(self, code: int, fold: bool) -> Sequence[Move[int]]:
-        state, hand, outside = self.numbers(code)
+    def _moves(self, code: int, fold: bool) -> Moves[int]:
+        outside = code & (1 << WORLD_BITS) - 1
         value = self.worlds[outside]
         plan = self._plans.get((code >> WORLD_BITS, value.current))
         if plan is None:
-            plan = self._plans[code >> WORLD_BITS, value.current] = self._plan(state, hand, value.current)
-        found: list[Move[int]] = []
-        places = self._places if fold else self._unfolded
-        for label, target, next_hand, calm in plan.same_world:
-            place = places.get(target | outside)
-            if place is None:
-                place = self._place(target | outside, fold)
-            found.append((label, place | next_hand, calm))
-        held = self._masks[state][0]
-        for label, target, next_hand, act, settles, _, calm in plan.other_world:
-            if target < 0:
-                found.append((label, None, calm))
-            else:
-                next_world = self._after(outside, act, held, settles, self._masks[target][1])
-                found.append((label, self._code(target, next_hand, next_world, fold), calm))
-        if value.strays:
-            for label, next_world in self._stray_moves(outside, self._masks[state][1]):
-                found.append((label, self._code(state, hand, next_world, fold), True))
-        return found
-
-    def _plan(self, state: int, hand: int, call: Call) -> Plan:
-        """The moves for every world whose current call is in this state, with all that can be known beforehand."""
-        templates = self._templates.get(state << HAND_BITS | hand)
-        if templates is None:
-            templates = self._templates[state << HAND_BITS | hand] = self._make_templates(state, hand)
-        able = [t for t in templates if t.needs is None or call in t.needs]
-        done = self._masks[state][1]
-        same = [t.kernel >= 0 and not t.act and not t.settles and self._masks[t.kernel][1] == done for t in able]
-        return Plan(
-            tuple(
-                (t.label, t.kernel << WORLD_BITS, t.hand << WORLD_BITS, t.calm)
-                for t, alike in zip(able, same, strict=True)
-                if alike
-            ),
-            tuple(t for t, alike in zip(able, same, strict=True) if not alike),
+            plan = self._plans[code >> WORLD_BITS, value.current] = self._plan(code >> WORLD_BITS, value.current)
+        places, acts = self._places if fold else self._unfolded, self._acts
+        targets = [places[target | outside] | hand for target, hand in plan.same_world]
+        targets += [places[target | acts[act | outside]] | hand for target, hand, act in plan.other_world]
+        if not value.strays:
+            return Moves(plan.labels, targets, plan.calm, plan.broken)
+        state, hand, _ = self.numbers(code)
+        strays = [(label, self._code(state, hand, onward, fold)) for label, onward in self._stray_moves(state, outside)]
+        return Moves(
+            (*plan.labels, *(label for label, _ in strays)),
+            [*targets, *(target for _, target in strays)],
+            plan.calm + bytes([True] * len(strays)),
+            plan.broken,
         )
 
-    def _place(self, pair: int, fold: bool) -> int:
-        """The code of a kernel state and a world, with the hand left out, of their one representative when folded."""
-        state, outside = pair >> WORLD_BITS, pair & (1 << WORLD_BITS) - 1
-        if fold:
-            state, outside = self._fold(state, outside)
-        place = state << HAND_BITS + WORLD_BITS | outside
-        (self._places if fold else self._unfolded)[pair] = place
-        return place
+    def _plan(self, pair: int, call: Call) -> Plan:
+        """The moves for every world whose current call is in this state, with all that can be known beforehand."""
+        state, hand = pair >> HAND_BITS, pair & (1 << HAND_BITS) - 1
+        templates = self._templates.get(pair)
+        if templates is None:
+            templates = self._templates[pair] = self._make_templates(state, hand)
+        held, done = self._masks[state]
+        same, other, broken = [], [], []
+        for one in templates:
+            if one.needs is None or call in one.needs:
+                if one.kernel < 0:
+                    broken.append(one.label)
+                elif one.act or one.settles or self._masks[one.kernel][1] != done:
+                    other.append(one)
+                else:
+                    same.append(one)
+        return Plan(
+            tuple([t.label for t in same] + [t.label for t in other]),
+            bytes([t.calm for t in same] + [t.calm for t in other]),
+            tuple([(t.kernel << WORLD_BITS, t.hand << WORLD_BITS) for t in same]),
+            tuple([(t.kernel << WORLD_BITS, t.hand << WORLD_BITS, self._act_of(t, held)) for t in other]),
+            tuple(broken),
+        )
+
+    def _act_of(self, template: Template, held: int) -> int:
+        done = self._masks[template.kernel][1]
+        return self.act_id(Act(template.act, held, template.settles, done)) << WORLD_BITS
 
     def _code(self, state: int, hand: int, outside: int, fold: bool) -> int:
-        pair = state << WORLD_BITS | outside
-        place = (self._places if fold else self._unfolded).get(pair)
-        return (self._place(pair, fold) if place is None else place) | hand << WORLD_BITS
+        return (self._places if fold else self._unfolded)[state << WORLD_BITS | outside] | hand << WORLD_BITS
 
     def broken(self, code: int) -> tuple[str, ...]:
         state, _, outside = self.numbers(code)
@@ -382,17 +424,20 @@ class Model:
 
     # -- the world
 
-    def _after(self, outside: int, act: str, held: int, settles: bool, done: int) -> int:
-        key = (outside, act, held, settles, done)
-        known = self._acts.get(key)
+    def act_id(self, act: Act) -> int:
+        known = self._act_ids.get(act)
         if known is None:
-            value = self._acted(self.worlds[outside], act, held)
-            if settles:
-                value = world.settled(value, held)
-            if not self.history:
-                value = world.without(value, done)
-            known = self._acts[key] = self.world_id(value)
+            known = self._act_ids[act] = len(self._act_values)
+            self._act_values.append(act)
         return known
+
+    def acted(self, number: int, outside: int) -> int:
+        """The world after an act; without what can matter no more (`done`)."""
+        act = self._act_values[number]
+        value = self._acted(self.worlds[outside], act.act, act.held)
+        if act.settles:
+            value = world.settled(value, act.held)
+        return self.world_id(value if self.history else world.without(value, act.done))
 
     def _acted(self, value: World, act: str, held: int) -> World:
         match act.split():
@@ -411,14 +456,15 @@ class Model:
                 return world.called(value, call, held)
         raise ValueError(act)
 
-    def _stray_moves(self, outside: int, done: int) -> tuple[tuple[int, int], ...]:
+    def _stray_moves(self, state: int, outside: int) -> Iterator[tuple[int, int]]:
         known = self._strays.get(outside)
         if known is None:
             known = self._strays[outside] = tuple(
                 (self.label_id(Label("world", text)), self.world_id(value))
                 for text, value in world.stray_moves(self.worlds[outside])
             )
-        return tuple((label, self._after(value, "", 0, False, done)) for label, value in known)
+        act = self.act_id(Act("", 0, False, self._masks[state][1])) << WORLD_BITS
+        return ((label, self._acts[act | value]) for label, value in known)
 
     def _violated_outside(self, state: int, outside: int) -> tuple[Violation, ...]:
         known = self._outside.get(state << WORLD_BITS | outside)
@@ -428,7 +474,7 @@ class Model:
             known = self._outside[state << WORLD_BITS | outside] = violations(ON_OUTSIDE, subject)
         return known
 
-    def _fold(self, state: int, outside: int) -> tuple[int, int]:
+    def representative(self, state: int, outside: int) -> tuple[int, int]:
         """The one representative of all states that differ only in the names of their inputs."""
         marks = [self._marks(state, outside, n) for n in range(len(self.keys))]
         order = tuple(sorted(range(len(self.keys)), key=lambda n: marks[n]))

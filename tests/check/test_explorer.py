@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from keepkernel.fuzz.explorer import Found, Graph, Move, Progress, cannot_rest, explore, never_rests
+from keepkernel.fuzz.explorer import Found, Graph, Moves, Progress, cannot_rest, explore, in_columns, never_rests
 
 
 class Edge(NamedTuple):
@@ -32,8 +32,8 @@ class Machine(NamedTuple):
     def initial(self) -> tuple[int, ...]:
         return self.starts
 
-    def moves(self, state: int) -> Sequence[Move[int]]:
-        return [(e.label, e.target, e.calm) for e in self.edges.get(state, ())]
+    def moves(self, state: int) -> Moves[int]:
+        return in_columns([(e.label, e.target, e.calm) for e in self.edges.get(state, ())])
 
     def broken(self, state: int) -> Sequence[str]:
         return [self.bad[state]] if state in self.bad else []
@@ -213,7 +213,7 @@ class Jugs:
     def initial(self) -> list[tuple[int, int]]:
         return [(0, 0)]
 
-    def moves(self, state: tuple[int, int]) -> list[Move[tuple[int, int]]]:
+    def moves(self, state: tuple[int, int]) -> Moves[tuple[int, int]]:
         big, small = state
         poured, back = min(big, 3 - small), min(small, 5 - big)
         onward = [
@@ -224,7 +224,7 @@ class Jugs:
             (big - poured, small + poured),
             (big + back, small - back),
         ]
-        return [(label, target, True) for label, target in enumerate(onward)]
+        return in_columns([(label, target, True) for label, target in enumerate(onward)])
 
     def broken(self, state: tuple[int, int]) -> list[str]:
         return ["four litres"] if state[0] == 4 else []

@@ -66,7 +66,7 @@ def steps_of(name: str, caller: Caller, depth: int) -> tuple[Taken, ...]:
     found: dict[Any, Taken] = {}
     for code in graph.states[: len(graph.starts) - 1]:
         state = model.parts(code)[0]
-        for label, _, _ in model.moves(code):
+        for label in model.moves(code).labels:
             command = model.labels[label].command
             if command is not None:
                 found[state, type(command), command] = state, command, step(state, command)

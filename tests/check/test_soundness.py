@@ -14,7 +14,7 @@ import pytest
 
 from keepkernel.fuzz import world
 from keepkernel.fuzz.abstract import picture, renamed
-from keepkernel.fuzz.explorer import Graph, explore
+from keepkernel.fuzz.explorer import Graph, Moves, explore, in_columns
 from keepkernel.fuzz.setups import SETUPS, setup
 from keepkernel.fuzz.system import Caller, Hand, Model
 from keepkernel.kernel.commands import Command
@@ -139,7 +139,7 @@ def test_a_long_history_can_do_what_its_picture_can(name: str, caller: Caller) -
             image = pictured(full, small, code)
             assert onward(full, code, partial(pictured, full, small)) == onward(small, image, small.folded), code
             assert full.broken(code) == small.broken(image)
-            moves = full.moves(code)
+            moves = full.concrete_moves(code)
             # Faults and whims come now and then, or no run would ever end.
             calm = [move for move in moves if move[2]] if random.random() < 0.8 else []
             _, target, _ = random.choice(calm or moves)
@@ -157,10 +157,13 @@ class Unfolded:
 
     def __init__(self, model: Model) -> None:
         self.initial = model.initial
-        self.moves = model.concrete_moves
+        self.model = model
         self.broken = model.broken
         self.broken_by = model.broken_by
         self.rests = model.rests
+
+    def moves(self, code: int) -> Moves[int]:
+        return in_columns(self.model.concrete_moves(code))
 
 
 FOLDED = [
