@@ -18,12 +18,15 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ..adapters.host import Host
+from ..adapters.stores import KINDS
 from ..kernel.ports import StoreError
 from .commands import EXIT_CODES, aligned, wrong_usage
 from .explorer import Verdict
 from .judge import changed
+from .lives import STORES_WITH_FILES
 from .progress import Watch
 from .report import plural, wrapped
+from .servers import without_password
 from .trials import Ground, NotReached, Picture, Trial, ground, killed, pictured, revived, simulated
 from .workflows import WORKFLOWS, Workflow
 
@@ -122,7 +125,7 @@ def swept_in_process(workflow: Workflow, where: Ground, depth: int, until: float
 
 
 def first_deaths(workflow: Workflow, where: Ground, clean: Trial) -> Iterator[First]:
-    if where.scheme == "memory":
+    if not where.has_files:
         for point in range(1, len(clean.points) + 1):
             yield First(point, 1, None, simulated(workflow, where, (point,)))
         return
@@ -316,19 +319,21 @@ def scratch(wanted: Wanted, make_host: type[Host] = Host) -> Iterator[Ground]:
     always in one process, memory does for it where the system offers that.
     """
     scheme, colon, location = wanted.store.partition(":")
-    if not colon or scheme not in ("memory", "sqlite", "duckdb"):
+    server = wanted.store if scheme == "postgresql" else ""
+    if not colon or scheme not in KINDS:
         wrong_usage(
-            f"{wanted.store} can not be swept; write memory:, sqlite: or duckdb:, with a PATH beside which to work"
+            f"{scheme}{colon} can not be swept; write memory:, sqlite: or duckdb:, with a PATH beside which to work, "
+            "or postgresql://HOST/DATABASE, in which every trial gets a schema of its own"
         )
     if scheme == "memory" and not wanted.in_process:
         wrong_usage("a store in memory dies with its process; add --in-process")
-    beside = Path(location).absolute().parent if location else fast_folder()
+    beside = Path(location).absolute().parent if location and not server else fast_folder()
     if not os.access(beside, os.W_OK):
         wrong_usage(f"{beside} is no folder that can be written")
     folder = fast_folder() if wanted.in_process else beside
     with tempfile.TemporaryDirectory(prefix="keepkernel-crash-", dir=folder) as name:
         try:
-            where = ground(scheme, Path(name), make_host)
+            where = ground(scheme, Path(name), make_host, server)
         except StoreError as error:
             wrong_usage(str(error))
         yield where
@@ -378,7 +383,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 def summary(rows: list[Swept], wanted: Wanted, seconds: float, stopped: bool) -> dict[str, Any]:
     return {
         "verdict": worst([*(row.verdict for row in rows), "not decided" if stopped else "holds"]),
-        "store": wanted.store,
+        "store": without_password(wanted.store),
         "depth": wanted.depth,
         "in_process": wanted.in_process,
         "seed": wanted.seed,
@@ -411,7 +416,7 @@ def reproduce(workflow: str, failure: Failure, wanted: Wanted) -> str:
     """The one command that shows this failure again."""
     way = " --in-process" if wanted.in_process else ""
     point = f" --point {','.join(map(str, failure.deaths))}" if failure.deaths else ""
-    return f"keepkernel crash --store {wanted.store} --workflow {workflow}{point}{way}"
+    return f"keepkernel crash --store {without_password(wanted.store)} --workflow {workflow}{point}{way}"
 
 
 HEAD: Final = ("workflow", "store", "points", "pairs", "trials", "seconds", "verdict")
@@ -439,7 +444,7 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
     trials = plural(document["trials"], "trial")
     way = "crashes simulated in one process" if document["in_process"] else "processes killed by SIGKILL"
     yield f"{document['verdict']}: {counted}, {trials} in {document['seconds']:.0f} s, {way}"
-    if document["in_process"] and store != "memory":
+    if document["in_process"] and store in STORES_WITH_FILES:
         yield "Points between which nothing is written leave the same files behind, and are one trial."
 
 

@@ -21,6 +21,7 @@ from .workflows import Scripts, Workflow, preparation, reaction, repaired
 
 NAME: Final = "w"
 """What every workflow is called in its store."""
+STORES_WITH_FILES: Final = ("sqlite", "duckdb")
 RESTART_MS: Final = 1_000
 TURNS_MAX: Final = 2_000
 """No life takes half as many turns, so one that takes more goes in circles."""
@@ -67,12 +68,14 @@ def no_time() -> int:
 class Place:
     """A folder with a store in it, and the record of the outside beside it.
 
-    A store in memory lives as long as its place: it stands for one that never loses anything.
+    A store in memory lives as long as its place: it stands for one that never loses anything. A store on a server
+    is elsewhere altogether, at a URL of its own.
     """
 
-    def __init__(self, scheme: str, folder: Path) -> None:
+    def __init__(self, scheme: str, folder: Path, url: str = "") -> None:
         self.scheme = scheme
         self.folder = folder
+        self.url = url or f"{scheme}:{folder / 'store'}"
         self.record = folder / "outside.jsonl"
         self._clock: Callable[[], int] = no_time
         self._reach: Reach = pass_by
@@ -82,7 +85,7 @@ class Place:
         """The store, as a new process finds it."""
         self._clock, self._reach = clock, reach
         if self.scheme != "memory":
-            return open_store(f"{self.scheme}:{self.folder / 'store'}", clock=clock, reach=reach)
+            return open_store(self.url, clock=clock, reach=reach)
         if self._kept is None:
             self._kept = open_store("memory:", clock=self._now, reach=self._reached)
         else:
@@ -97,7 +100,7 @@ class Place:
 
     def copied(self, folder: Path) -> "Place":
         """The same things elsewhere: all that a process would leave if it died at this instant."""
-        if self._kept is not None:
+        if self.scheme not in STORES_WITH_FILES:
             return self
         shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns(SHARED_MEMORY))
         return Place(self.scheme, folder)

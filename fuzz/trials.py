@@ -16,7 +16,7 @@ import signal
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
@@ -27,8 +27,9 @@ from ..adapters.host import Host
 from ..adapters.points import SimulatedCrash
 from ..kernel.codec import encode
 from ..kernel.ports import StoreError
+from . import servers
 from .judge import Ending, judged
-from .lives import SHARED_MEMORY, Place, Points, journal_of, kill, live
+from .lives import SHARED_MEMORY, STORES_WITH_FILES, Place, Points, journal_of, kill, live
 from .outside import entries
 from .workflows import Workflow
 
@@ -59,27 +60,35 @@ class Ground(NamedTuple):
     empty: Picture
     """The files of a store in which there is nothing yet."""
     make_host: type[Host] = Host
+    server: str = ""
+    """The URL of the database in which each place gets a schema, when the stores are on a server."""
+
+    @property
+    def has_files(self) -> bool:
+        return self.scheme in STORES_WITH_FILES
 
     @contextmanager
     def place(self, workflow: Workflow, start: Picture | None = None) -> Iterator[Place]:
         """A place with these files; without any, as the workflow begins."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
-        try:
-            place = Place(self.scheme, folder / "0")
+        with ExitStack() as undo:
+            undo.callback(shutil.rmtree, folder)
+            url = undo.enter_context(servers.schema(self.server, folder.name)) if self.server else ""
+            place = Place(self.scheme, folder / "0", url)
             place.folder.mkdir()
+            if self.server and not workflow.from_nothing:
+                place.open().close()
             beginning = {} if workflow.from_nothing else self.empty
             for name, content in (beginning if start is None else start).items():
                 (place.folder / name).write_bytes(content)
             yield place
-        finally:
-            shutil.rmtree(folder)
 
 
-def ground(scheme: str, folder: Path, make_host: type[Host] = Host) -> Ground:
+def ground(scheme: str, folder: Path, make_host: type[Host] = Host, server: str = "") -> Ground:
     """Everything that trials share: the driver is loaded, and an empty store is there to be copied."""
     with suppress(ModuleNotFoundError):  # The process that opens a store says what is missing, and what helps.
         import_module(stores.KINDS[scheme].module, stores.__package__)
-    bare = Ground(scheme, folder, {}, make_host)
+    bare = Ground(scheme, folder, {}, make_host, server)
     if scheme == "memory":
         return bare
 
@@ -97,7 +106,7 @@ def ground(scheme: str, folder: Path, make_host: type[Host] = Host) -> Ground:
         raise ended.told
     if not isinstance(ended.told, dict):
         raise RuntimeError(f"a store could not be made: {ended.told}")
-    return bare._replace(empty=ended.told)
+    return bare._replace(empty=ended.told if bare.has_files else {})
 
 
 NOTHING: Final = Workflow("nothing", "no workflow at all", from_nothing=True)

@@ -140,7 +140,9 @@ def simulate(
 def crash(
     store: Annotated[
         str,
-        typer.Option(metavar="URL", help="memory:, sqlite:PATH or duckdb:PATH; the sweep works beside PATH."),
+        typer.Option(
+            metavar="URL", help="memory:, sqlite:PATH or duckdb:PATH (the sweep works beside PATH), or postgresql://…"
+        ),
     ] = "duckdb:",
     depth: Annotated[int, typer.Option(min=1, max=2, help="Die once or twice.")] = 1,
     in_process: Annotated[
