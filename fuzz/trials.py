@@ -23,13 +23,12 @@ from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
 from ..adapters import stores
-from ..adapters.host import Host
 from ..adapters.points import SimulatedCrash
 from ..kernel.codec import encode
 from ..kernel.ports import StoreError
 from . import servers
 from .judge import Ending, judged
-from .lives import SHARED_MEMORY, STORES_WITH_FILES, Place, Points, journal_of, kill, live
+from .lives import SHARED_MEMORY, STORES_WITH_FILES, WAY, Place, Points, Way, journal_of, kill, live
 from .outside import entries
 from .workflows import Workflow
 
@@ -59,7 +58,7 @@ class Ground(NamedTuple):
     folder: Path
     empty: Picture
     """The files of a store in which there is nothing yet."""
-    make_host: type[Host] = Host
+    way: Way = WAY
     server: str = ""
     """The URL of the database in which each place gets a schema, when the stores are on a server."""
 
@@ -84,22 +83,21 @@ class Ground(NamedTuple):
             yield place
 
 
-def ground(scheme: str, folder: Path, make_host: type[Host] = Host, server: str = "") -> Ground:
+def ground(scheme: str, folder: Path, way: Way = WAY, server: str = "") -> Ground:
     """Everything that trials share: the driver is loaded, and an empty store is there to be copied."""
     with suppress(ModuleNotFoundError):  # The process that opens a store says what is missing, and what helps.
         import_module(stores.KINDS[scheme].module, stores.__package__)
-    bare = Ground(scheme, folder, {}, make_host, server)
+    bare = Ground(scheme, folder, {}, way, server)
     if scheme == "memory":
         return bare
 
     def make(tell: Callable[[object], None]) -> None:
-        with bare.place(NOTHING) as place:
-            try:
+        try:
+            with bare.place(NOTHING) as place:
                 place.open().close()
-            except StoreError as error:
-                tell(error)
-            else:
                 tell(picture_of(place))
+        except StoreError as error:
+            tell(error)
 
     ended = in_a_process(make)
     if isinstance(ended.told, StoreError):
@@ -122,7 +120,7 @@ class NotReached(Exception):
 def brought_to_rest(workflow: Workflow, ground: Ground, place: Place, died: tuple[str, ...]) -> Trial:
     points = Points()
     try:
-        live(workflow, place, points, len(died), ground.make_host)
+        live(workflow, place, points, len(died), ground.way)
         store = place.open()
         verdict = judged(workflow, store, entries(place.record))
         story = (*(f"{t.version:4} {encode(t.command)}" for t in journal_of(store)), *told(place))
@@ -161,7 +159,7 @@ def died_at(workflow: Workflow, ground: Ground, place: Place, life: int, point: 
 
     points = Points(point, crash)
     try:
-        live(workflow, place, points, life, ground.make_host)
+        live(workflow, place, points, life, ground.way)
     except SimulatedCrash:
         return points, left[0]
     raise NotReached(f"life {life + 1} has {len(points.names)} points, not {point}")
@@ -189,7 +187,7 @@ def killed_at(workflow: Workflow, ground: Ground, place: Place, life: int, point
             kill()
 
         points = Points(point, die)
-        live(workflow, place, points, life, ground.make_host)
+        live(workflow, place, points, life, ground.way)
         tell(NotReached(f"life {life + 1} has {len(points.names)} points, not {point}"))
 
     ended = in_a_process(job)
@@ -259,7 +257,7 @@ def pictured(workflow: Workflow, ground: Ground, start: Picture | None, life: in
             if not deaths or deaths[-1].picture != picture:
                 deaths.append(Death(len(names), name, picture))
 
-        live(workflow, place, look, life, ground.make_host)
+        live(workflow, place, look, life, ground.way)
     return names, deaths
 
 
