@@ -1,1 +1,19 @@
 """Connectors: the ways out of a workflow. Each knows one kind of target; none of them decides what is sent."""
+
+from .base import Call, Connector, NotDone, Refused, Shape, changes, reads, reconciles
+from .config import ConfigError
+from .connections import Connections, Tool
+
+__all__ = [
+    "Call",
+    "ConfigError",
+    "Connections",
+    "Connector",
+    "NotDone",
+    "Refused",
+    "Shape",
+    "Tool",
+    "changes",
+    "reads",
+    "reconciles",
+]
