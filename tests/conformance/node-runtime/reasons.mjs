@@ -1,47 +1,33 @@
-// Every reason for a rejection: the rule that it comes from, and whose fault it is (HOST-003).
-const of = (rule, fault, ...reasons) => reasons.map((reason) => [reason, { rule, fault }]);
+// Every reason for a rejection with the rule that it comes from, and whose fault it is (HOST-003).
+const BY_RULE = `
+  SCHED-001 run_active workflow_not_active mutation_unresolved error_stands in_maintenance backing_off
+  SCHED-003 retry_pending
+  RUN-002 run_not_active | RUN-003 run_unknown | RUN-004 handler_unknown wrong_kind | RUN-006 id_empty id_in_use
+  RUN-007 not_uncertain | RUN-008 cause_mismatch
+  RETRY-001 not_pending_retry not_after | RETRY-004 handler_removed
+  SESS-002 session_open | SESS-003 session_unknown session_spent
+  PHASE-001 phase | PHASE-005 nothing_reserved no_mutate | PHASE-006 mutate_required | PHASE-007 mutation_failed
+  COMMIT-001 not_applied | PROD-003 cron_time
+  EVENT-004 not_subscribed event_unknown event_not_pending reserved_twice
+  EVENT-007 topic_unknown | EVENT-008 title_missing | EVENT-009 too_large
+  MUT-001 mutation_edge | MUT-002 record_missing | MUT-003 record_exists | MUT-004 bad_deadline | MUT-005 send_by_passed
+  MUT-008 author | MUT-009 too_early asked_later | MUT-011 attempts_spent not_early | MUT-012 attempts_left
+  MUT-013 no_reconcile
+  PERM-001 not_granted | PERM-002 not_approved | PERM-003 nothing_asked | PERM-004 no_request
+  WORK-001 workflow_edge | WORK-004 no_error logic_block | WORK-005 not_in_maintenance | WORK-006 bad_declaration
+  USER-002 preparing`;
 
-export const REASONS = Object.fromEntries([
-  ...of('SCHED-001', 'caller', 'run_active', 'workflow_not_active', 'mutation_unresolved', 'error_stands',
-    'in_maintenance', 'backing_off'),
-  ...of('RUN-002', 'caller', 'run_not_active'),
-  ...of('RUN-003', 'caller', 'run_unknown'),
-  ...of('RUN-004', 'caller', 'handler_unknown', 'wrong_kind'),
-  ...of('RUN-006', 'caller', 'id_empty', 'id_in_use'),
-  ...of('RUN-007', 'caller', 'not_uncertain'),
-  ...of('RUN-008', 'caller', 'cause_mismatch'),
-  ...of('RETRY-001', 'caller', 'not_pending_retry', 'not_after'),
-  ...of('RETRY-004', 'caller', 'handler_removed'),
-  ...of('SCHED-003', 'caller', 'retry_pending'),
-  ...of('SESS-002', 'caller', 'session_open'),
-  ...of('SESS-003', 'caller', 'session_unknown', 'session_spent'),
-  ...of('PHASE-001', 'caller', 'phase'),
-  ...of('PHASE-005', 'caller', 'nothing_reserved', 'no_mutate'),
-  ...of('PHASE-006', 'caller', 'mutate_required'),
-  ...of('PHASE-007', 'caller', 'mutation_failed'),
-  ...of('COMMIT-001', 'caller', 'not_applied'),
-  ...of('PROD-003', 'caller', 'cron_time'),
-  ...of('EVENT-004', 'script', 'not_subscribed', 'event_unknown', 'event_not_pending', 'reserved_twice'),
-  ...of('EVENT-007', 'script', 'topic_unknown'),
-  ...of('EVENT-008', 'script', 'title_missing'),
-  ...of('EVENT-009', 'script', 'too_large'),
-  ...of('USER-002', 'caller', 'preparing'),
-  ...of('MUT-001', 'caller', 'mutation_edge'),
-  ...of('MUT-002', 'caller', 'record_missing'),
-  ...of('MUT-003', 'caller', 'record_exists'),
-  ...of('MUT-004', 'caller', 'bad_deadline'),
-  ...of('MUT-005', 'transient', 'send_by_passed'),
-  ...of('MUT-008', 'caller', 'author'),
-  ...of('MUT-009', 'caller', 'too_early', 'asked_later'),
-  ...of('MUT-011', 'caller', 'attempts_spent', 'not_early'),
-  ...of('MUT-012', 'caller', 'attempts_left'),
-  ...of('MUT-013', 'caller', 'no_reconcile'),
-  ...of('PERM-001', 'permission', 'not_granted'),
-  ...of('PERM-002', 'approval', 'not_approved'),
-  ...of('PERM-003', 'transient', 'nothing_asked'),
-  ...of('PERM-004', 'caller', 'no_request'),
-  ...of('WORK-001', 'caller', 'workflow_edge'),
-  ...of('WORK-004', 'caller', 'no_error', 'logic_block'),
-  ...of('WORK-005', 'caller', 'not_in_maintenance'),
-  ...of('WORK-006', 'caller', 'bad_declaration'),
-]);
+const FAULTS = {
+  script: ['not_subscribed', 'event_unknown', 'event_not_pending', 'reserved_twice', 'topic_unknown', 'title_missing',
+    'too_large'],
+  transient: ['send_by_passed', 'nothing_asked'],
+  permission: ['not_granted'],
+  approval: ['not_approved'],
+};
+
+export const RULES = Object.fromEntries(BY_RULE.split(/[\n|]/).flatMap((line) => {
+  const [rule, ...reasons] = line.trim().split(' ');
+  return reasons.map((reason) => [reason, rule]);
+}));
+
+export const faultOf = (reason) => Object.keys(FAULTS).find((fault) => FAULTS[fault].includes(reason)) ?? 'caller';

@@ -1,5 +1,5 @@
-// What to do next, asked of the state alone: `schedule`, `upkeep`, `recover`, `orphans` (spec/07 and spec/09). The answer
-// is a command, an effect, or a document of type `idle` or `wait`.
+// What to do next, asked of the state alone: `schedule`, `upkeep`, `recover`, `orphans` (spec/07 and spec/09). The
+// answer is a command, an effect, or a document of type `idle` or `wait`.
 import { closedGate, handlerOf, isActive, isUnresolved, reconcileOf, repairOf } from './state.mjs';
 
 const idle = (reason) => ({ type: 'idle', reason });
@@ -28,8 +28,8 @@ export function schedule(state, now, freshId) {
   if (state.run && !handlerOf(state, state.run)) return finish || idle('handler_removed');
   const row = state.run ? null : nextHandler(state, now);
   if (!state.run && !row) {
-    const times = state.handlers.map(({ declared, wake_at, due_at }) => (declared.kind === 'consumer' ? wake_at : due_at));
-    const next = Math.min(...times.filter((time) => time > now));
+    const timeOf = (row) => (row.declared.kind === 'consumer' ? row.wake_at : row.due_at);
+    const next = Math.min(...state.handlers.map(timeOf).filter((time) => time > now));
     return finish || (next < Infinity ? wait(next, 'nothing_due') : idle('nothing_due'));
   }
   if (!state.session) return { type: 'start_session', now, session: freshId };

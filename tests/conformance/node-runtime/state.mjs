@@ -19,7 +19,6 @@ export const newWorkflow = (workflow, policy = {}) => ({
 export const sameKey = (a, b) => a.topic === b.topic && a.id === b.id;
 export const sameKeys = (a, b) => a.length === b.length && a.every((key, i) => sameKey(key, b[i]));
 export const findEvent = (state, key) => state.events.find((event) => sameKey(event.key, key));
-export const consumerOf = (state, topic) => state.handlers.find((row) => row.declared.subscribes.includes(topic));
 export const isActive = (state) => state.run?.status === 'active';
 
 // A handler is the run's own only if it has the run's kind too: a deploy may have given its name to the other kind.
