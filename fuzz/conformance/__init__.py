@@ -1,0 +1,1 @@
+"""The conformance kit: any other runtime of the specification against the reference."""

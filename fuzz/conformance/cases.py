@@ -1,0 +1,184 @@
+"""Single-step cases: of all steps that were seen, the first one of each kind."""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+from ...kernel import commands as c
+from ...kernel.codec import to_plain
+from ...kernel.commands import Command
+from ...kernel.policy import Policy
+from ...kernel.step import step
+from ...kernel.types import Accepted, Declaration, Key, Outcome, Publication, State, new_workflow
+from ...spec import moves
+from .rules import command_name, shown
+
+Json = dict[str, Any]
+
+MAIL: Final = Key("mail", "m1")
+OUT: Final = Key("out", "o1")
+FILE: Final = Declaration("file", "consumer", ("mail",), has_mutate=True)
+NOTE: Final = Declaration("note", "consumer", ("out",))
+CRON: Final = Declaration("daily", "producer", cron="0 9 * * *")
+ONCE: Final = Declaration("once", "producer")
+TOOL: Final = "sheets.append"
+
+
+class Case(NamedTuple):
+    before: State
+    command: Command
+    outcome: Outcome
+    reachable: bool = True
+
+
+def letter(key: Key, payload: str = "{}") -> Publication:
+    return Publication(key, "Mail from alice", payload)
+
+
+def deploy(
+    now: int, *handlers: Declaration, topics: tuple[str, ...] = ("mail", "out"), version: str = "v1"
+) -> c.Deploy:
+    return c.Deploy(now, version, topics, handlers)
+
+
+def scripts() -> Iterator[tuple[Policy, tuple[Command, ...]]]:
+    """What the walk of the machines does not come to: chains, schedules, wake times, limits, malformed commands."""
+    law = Policy()
+    begin = (deploy(0, FILE, NOTE, CRON), c.Resume(0), c.Grant(0, TOOL), c.Publish(0, letter(MAIL)))
+    first = (c.StartSession(1, "s1"), c.CreateRun(1, "r1", "s1", "file"), c.Begin(1, "r1"))
+    pinned = (*begin, *first, c.Prepared(2, "r1", (MAIL,), '{"n":1}', "One mail", 5))
+    recorded = (*pinned, c.Mutating(3, "r1"), c.RecordMutation(4, "r1", TOOL, '{"row":1}', True, 1_000))
+    applied = (*recorded, c.SendMutation(5, "r1"), c.ApplyMutation(6, "r1", "call", '{"row":7}'))
+    emitted = (*applied, c.Emitting(7, "r1"))
+    failed = (*emitted, c.EndRun(8, "r1", "paused:transient", "network"))
+    yield law, (*begin, c.Publish(1, letter(OUT)), c.Publish(2, letter(MAIL, "[1]")), c.SkipEvent(3, MAIL))
+    yield law, (*begin, c.SkipEvent(3, MAIL), c.Publish(4, letter(MAIL, "[2]")), c.Publish(4, letter(Key("no", "x"))))
+    yield law, (*begin, c.Publish(4, Publication(OUT, " ", "{}")), c.CreateRun(5, "r9", "s9", "file"))
+    yield law, (*begin, *first, c.Prepared(2, "r1", (MAIL, MAIL)), c.Prepared(2, "r1", (OUT,)))
+    yield law, (*begin, *first, c.Prepared(2, "r1", (Key("mail", "m9"),)), c.Prepared(2, "r1", (), wake_at=10**12))
+    yield law, (*pinned, c.Mutating(3, "r1"), c.RecordMutation(4, "r1", TOOL, "{}", True, 0))
+    yield law, (*emitted, c.CommitConsumer(8, "r1", '{"seen":1}', (letter(OUT), letter(MAIL))))
+    yield law, (
+        *emitted, c.CommitConsumer(8, "r1", None, (letter(OUT),)), c.CreateRun(9, "r2", "s1", "nobody"),
+        c.CreateRun(9, "r2", "s1", "note"), c.Begin(9, "r2"), c.Prepared(9, "r2", (OUT,)), c.Mutating(9, "r2"),
+        c.Emitting(9, "r2"), c.CommitConsumer(9, "r2", None, (letter(Key("out", "o2")),)), c.FinishSession(10, "s1"),
+    )  # fmt: skip
+    yield law, (
+        *failed, c.StartSession(9, "s2"), c.CreateRetry(20_000, "r2", "s2", "r1"), c.StartSession(20_000, "s2"),
+        c.CreateRetry(20_000, "r1", "s2", "r1"), c.CreateRetry(20_000, "r2", "s2", "r1"),
+        c.EndRun(20_001, "r2", "failed:logic", "bad result"), deploy(20_002, NOTE), c.StartSession(20_003, "s3"),
+        c.CreateRetry(20_003, "r3", "s3", "r2"), c.Abandon(20_004, "r2"),
+    )  # fmt: skip
+    yield law, (*failed, deploy(9, FILE, version="v2"), c.Abandon(10, "r1"))
+    yield law, (
+        *begin, c.StartSession(1, "s1"), c.CreateRun(1, "p1", "s1", "daily"), c.Begin(1, "p1"),
+        c.CommitProducer(2, "p1"), c.CommitProducer(2, "p1", '"seen"', (letter(Key("mail", "m2")),), 86_400_000),
+        c.RunNow(3, "daily"), c.RunNow(3, "note"), c.RunNow(3, "nobody"),
+    )  # fmt: skip
+    yield law, (
+        deploy(0, ONCE, FILE), c.Resume(0), c.StartSession(1, "s1"), c.CreateRun(1, "p1", "s1", "once"),
+        c.Begin(1, "p1"), c.CommitProducer(2, "p1", None, (), 5), c.CommitProducer(2, "p1"),
+    )  # fmt: skip
+    yield law._replace(json_max_chars=5), (*begin, *first, c.Prepared(2, "r1", (MAIL,), '"large"'))
+    yield law._replace(session_runs=1), (
+        *begin, *first, c.Prepared(2, "r1", ()), c.Emitting(2, "r1"), c.CommitConsumer(2, "r1"),
+        c.CreateRun(3, "r2", "s1", "file"),
+    )  # fmt: skip
+    yield law._replace(logic_failures=1), (
+        *begin, *first, c.EndRun(2, "r1", "failed:logic", "a bug"), c.ClearError(3), deploy(4, FILE, version="v2"),
+    )  # fmt: skip
+    yield law, (
+        *begin, c.Grant(0, TOOL, "ask"), *recorded[4:], c.SendMutation(5, "r1"),
+        c.EndRun(6, "r1", "paused:approval", "may I", "request"), c.Retry(7), c.ClearError(7), c.Reconnect(7),
+    )  # fmt: skip
+    for bad in malformed():
+        yield law, (bad,)
+
+
+def malformed() -> Iterator[c.Deploy]:
+    """Declarations that contradict themselves, each in its way."""
+    yield deploy(0, FILE, topics=("mail", "mail"))
+    yield deploy(0, FILE, FILE)
+    yield deploy(0, FILE, NOTE._replace(subscribes=("mail",)))
+    yield deploy(0, NOTE, topics=("mail",))
+    yield deploy(0, NOTE._replace(subscribes=()))
+    yield deploy(0, NOTE._replace(cron="0 9 * * *"))
+    yield deploy(0, ONCE._replace(has_mutate=True))
+    yield deploy(0, CRON._replace(interval_ms=1_000))
+
+
+def in_depth() -> Case:
+    """A guard that no sequence of commands comes to: a run in `emitting` whose record is open."""
+    for policy, commands in scripts():
+        state = new_workflow("demo", policy)
+        for command in commands:
+            outcome = step(state, command)
+            state = outcome.state if isinstance(outcome, Accepted) else state
+            record, run = state.mutation, state.run
+            if record is not None and record.status == "in_flight" and run is not None:
+                before = state._replace(run=run._replace(phase="emitting"))
+                commit = c.CommitConsumer(command.now, run.id)
+                return Case(before, commit, step(before, commit), reachable=False)
+    raise AssertionError("no script sends a call")
+
+
+def scripted() -> Iterator[Case]:
+    for policy, commands in scripts():
+        state = new_workflow("demo", policy)
+        for command in commands:
+            outcome = step(state, command)
+            yield Case(state, command, outcome)
+            state = outcome.state if isinstance(outcome, Accepted) else state
+
+
+def cases() -> list[Case]:
+    """The first step of each kind: by its reason, or by the edges it takes, the rules and the fields it changes."""
+    chosen: dict[object, Case] = {}
+    walked = (Case(*seen) for seen in moves.walk())
+    for case in chain(scripted(), walked, (in_depth(),)):
+        chosen.setdefault(kind(case), case)
+    return sorted(chosen.values(), key=lambda case: command_name(case.command))
+
+
+def kind(case: Case) -> object:
+    outcome, name = case.outcome, command_name(case.command)
+    if not isinstance(outcome, Accepted):
+        return name, outcome.reason, outcome.detail if outcome.reason == "bad_declaration" else ""
+    taken = frozenset(moves.moves(case.before, outcome))
+    return name, taken, frozenset(shown(*case[:3])), changed(case.before, outcome.state), len(outcome.effects)
+
+
+def changed(before: State, after: State) -> tuple[str, ...]:
+    return tuple(name for name, was, now in zip(State._fields, before, after, strict=True) if was != now)
+
+
+def documents() -> list[Json]:
+    """The cases as documents, numbered within their command."""
+    counts: dict[str, int] = {}
+    made = []
+    for case in cases():
+        name = command_name(case.command)
+        counts[name] = counts.get(name, 0) + 1
+        made.append({"id": f"{name}-{counts[name]:03}", **document(case)})
+    return made
+
+
+def document(case: Case) -> Json:
+    outcome = case.outcome
+    common = {
+        "reachable": case.reachable,
+        "rules": list(shown(*case[:3])),
+        "before": to_plain(case.before),
+        "command": to_plain(case.command),
+    }
+    if not isinstance(outcome, Accepted):
+        return {**common, "moves": [], "outcome": "rejected", "reason": outcome.reason}
+    taken = sorted(moves.moves(case.before, outcome))
+    return {
+        **common,
+        "moves": [f"{machine}: {source} → {target}" for machine, source, target in taken],
+        "outcome": "accepted",
+        "after": to_plain(outcome.state),
+        "effects": to_plain(outcome.effects),
+        "retired": to_plain(outcome.retired),
+    }
