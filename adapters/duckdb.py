@@ -1,10 +1,10 @@
-"""A store in one DuckDB file: one statement a transition, for one process at a time, open to the `duckdb` shell after.
+"""A store in one DuckDB file: one statement a commit, for one process at a time, open to the `duckdb` shell after.
 
-A transition is one row of `journal`: the command, what it sent into history, the new head, and the changed events.
-Every few thousand rows, at open and at close, the journal is folded into `heads`, `live_events`, `finished_events` and
-`past_transitions`, in one transaction, and the log into the main file. What stands in the journal is also kept in
-memory, so nothing of it is read back. The views `workflows`, `events`, `transitions`, `runs`, `mutations` and
-`sessions` show both parts as one; README.md in this folder shows what to ask them.
+A transition is one row of `journal`: the command and what it sent into history; the last row of a change also has the
+new head and the changed events. Every few thousand rows, at open and at close, the journal is folded into `heads`,
+`live_events`, `finished_events` and `past_transitions`, in one transaction, and the log into the main file. What stands
+in the journal is also kept in memory, so nothing of it is read back. The views `workflows`, `events`, `transitions`,
+`runs`, `mutations` and `sessions` show both parts as one; README.md in this folder shows what to ask them.
 
 What is committed stands first in a second file, PATH.wal, which DuckDB reads when it opens the first one. Without it
 DuckDB would silently show an older store. So a third file, PATH.mark, names a position of the journal that the store
@@ -55,8 +55,7 @@ from .rows import (
     event_of,
     event_row,
     next_lease,
-    refusal,
-    transition_row,
+    transition_rows,
     unknown,
 )
 
@@ -100,7 +99,7 @@ class Live:
         """Per topic the oldest pending event of the table, and those that follow it."""
 
     def apply(self, change: Change) -> None:
-        self.head, self.version = change.head, change.base + 1
+        self.head, self.version = change.head, change.version
         for event in change.events:
             self.changed[event.key] = event
             self.reserved.pop(event.key, None)
@@ -417,11 +416,12 @@ class DuckDBStore(Pages):
         live, held = self._of(change.workflow), self._lease_of(change.workflow)
         if live.version != change.base or (lease is not None and lease.token != held.token):
             return self._version_of(change, live.version, lease, held)
-        line = transition_row(change)
-        self._append("commit", (*line, encode(change.head), [*map(event_row, change.events)]))
-        self._clock.saw(line.at)
+        *others, last = transition_rows(change)
+        lines = [(*line, None, ()) for line in others]
+        self._append("commit", *lines, (*last, encode(change.head), [*map(event_row, change.events)]))
+        self._clock.saw(last.at)
         live.apply(change)
-        return change.base + 1
+        return change.version
 
     def _make_room(self) -> None:
         """Fold a long journal. Workflows are read anew after that, so this comes before anything else."""
@@ -429,22 +429,16 @@ class DuckDBStore(Pages):
             with self._writing():
                 self._fold(closed=False)
 
-    def _append(self, point: str, line: Sequence[Any]) -> None:
-        """One row of the journal, durable when this ends."""
-        text = json.dumps(line)
+    def _append(self, point: str, *lines: Sequence[Any]) -> None:
+        """Rows of the journal, by one statement, and durable when this ends."""
+        texts = [json.dumps(line) for line in lines]
+        values = [value for row in enumerate(texts, self._position + 1) for value in row]
         with self._writing():
-            self._write(point, APPEND, (self._position + 1, text))
-            self._position += 1
+            self._write(point, APPEND + ", (?, ?)" * (len(texts) - 1), values)
+            self._position += len(texts)
             self._mark.hint(self._position)
-        self._rows += 1
-        self._bytes += len(text)
-
-    def _version_of(self, change: Change, version: int, lease: Lease | None, held: Lease) -> int:
-        """The version that a change has led to already; an error when it has not and can not."""
-        done = "SELECT 1 FROM transitions WHERE workflow = ? AND version = ? AND change = ?"
-        if not self._all(done, change.workflow, change.base + 1, change.id):
-            raise refusal(change, version, lease, held)
-        return change.base + 1
+        self._rows += len(texts)
+        self._bytes += sum(map(len, texts))
 
     def _of(self, workflow: str) -> Live:
         live = self._find(workflow)

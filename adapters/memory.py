@@ -60,16 +60,16 @@ class Rows:
         return tuple(sorted((self.events[key] for key in keys), key=lambda event: event.seq))
 
     def apply(self, change: Change) -> None:
-        self.version += 1
         self.head = change.head
-        self.changes.append(change.id)
         for event in change.events:
             self.put(event)
-        self.transitions.append(Transition(self.version, change.command.now, change.command, change.rules))
-        run, mutation, session = change.retired
-        self.runs += [(self.version, run)] if run is not None else []
-        self.mutations += [(self.version, mutation)] if mutation is not None else []
-        self.sessions += [(self.version, session)] if session is not None else []
+        for command, rules, (run, mutation, session) in change.done:
+            self.version += 1
+            self.changes.append(change.id)
+            self.transitions.append(Transition(self.version, command.now, command, rules))
+            self.runs += [(self.version, run)] if run is not None else []
+            self.mutations += [(self.version, mutation)] if mutation is not None else []
+            self.sessions += [(self.version, session)] if session is not None else []
 
 
 class MemoryStore:
@@ -99,7 +99,7 @@ class MemoryStore:
     def commit(self, change: Change, lease: Lease | None = None) -> int:
         rows = self._of(change.workflow)
         if change.base < rows.version and rows.changes[change.base] == change.id:
-            return change.base + 1
+            return change.version
         if rows.version != change.base or (lease is not None and lease.token != rows.lease.token):
             raise refusal(change, rows.version, lease, rows.lease)
         self._reach("commit: before")

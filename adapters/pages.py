@@ -96,7 +96,7 @@ class Pages(ABC):
         done = "SELECT 1 FROM transitions WHERE workflow = ? AND version = ? AND change = ?"
         if not self._all(done, change.workflow, change.base + 1, change.id):
             raise refusal(change, version, lease, held)
-        return change.base + 1
+        return change.version
 
     def _row(self, workflow: str, columns: str) -> Any:
         """These columns of a workflow."""

@@ -36,7 +36,7 @@ from ..kernel.ports import (
     StoreError,
     StoreFull,
 )
-from ..kernel.types import Event, Key, new_workflow
+from ..kernel.types import Key, new_workflow
 from ..kernel.window import named
 from .clock import ForwardClock
 from .pages import REPLACE_EVENT, VIEWED, Pages, view
@@ -44,10 +44,12 @@ from .points import Reach, pass_by
 from .rows import (
     EVENT_COLUMNS,
     TRANSITION_COLUMNS,
+    EventRow,
+    TransitionRow,
     event_of,
     event_row,
     next_lease,
-    transition_row,
+    transition_rows,
     unknown,
 )
 
@@ -114,20 +116,26 @@ LEASE_COLUMNS: Final = "lease_host, lease_token, lease_expires_at"
 TAKE_LEASE: Final = f"""
     UPDATE workflows SET ({LEASE_COLUMNS}) = (%s, %s, %s) WHERE name = %s AND ({LEASE_COLUMNS}) = (%s, %s, %s)"""
 EVENT_LIST: Final = ", ".join(EVENT_COLUMNS)
-EVENT_TYPES: Final = ", ".join(f"{column} {'bigint' if column == 'seq' else 'text'}" for column in EVENT_COLUMNS)
+LINE_LIST: Final = ", ".join(TRANSITION_COLUMNS)
+
+
+def _types(columns: Iterable[str]) -> str:
+    return ", ".join(f"{name} {'bigint' if name in ('seq', 'version', 'at') else 'text'}" for name in columns)
+
+
 COMMIT: Final = f"""
     WITH moved AS (
-        UPDATE workflows SET head = %s, version = version + 1, changed_at = greatest(changed_at, %s)
+        UPDATE workflows SET head = %s, version = %s, changed_at = greatest(changed_at, %s)
         WHERE name = %s AND version = %s AND lease_token = coalesce(%s, lease_token) RETURNING name
-    ), line AS (
-        INSERT INTO transitions ({", ".join(TRANSITION_COLUMNS)})
-        SELECT {", ".join(["%s"] * len(TRANSITION_COLUMNS))} FROM moved
+    ), lines AS (
+        INSERT INTO transitions ({LINE_LIST})
+        SELECT line.* FROM moved, json_to_recordset(%s::json) AS line ({_types(TRANSITION_COLUMNS)})
     ) SELECT count(*) FROM moved"""
 COMMIT_WITH_EVENTS: Final = COMMIT.replace(
     ") SELECT count",
     f"""), put AS (
         INSERT INTO events (workflow, {EVENT_LIST})
-        SELECT name, event.* FROM moved, json_to_recordset(%s::json) AS event ({EVENT_TYPES})
+        SELECT name, event.* FROM moved, json_to_recordset(%s::json) AS event ({_types(EVENT_COLUMNS)})
         {REPLACE_EVENT}
     ) SELECT count""",
 )
@@ -190,10 +198,11 @@ class TextWithNulLoader(TextLoader):
         return restored(str(super().load(data)))
 
 
-def events_text(events: Iterable[Event]) -> str:
-    """Rows of events as one JSON text, which takes the driver less time than a list for each column."""
-    rows = (event_row(event)._asdict() for event in events)
-    return json.dumps([{k: storable(v) if isinstance(v, str) else v for k, v in row.items()} for row in rows])
+def rows_text(rows: Iterable[EventRow | TransitionRow]) -> str:
+    """Rows as one JSON text, which takes the driver less time than a list for each column."""
+    return json.dumps(
+        [{k: storable(v) if isinstance(v, str) else v for k, v in row._asdict().items()} for row in rows]
+    )  # fmt: skip
 
 
 DEFAULTS: Final = {
@@ -430,15 +439,16 @@ class PostgresStore(Pages):
         return Loaded(decode_state(head)._replace(events=tuple(events[seq] for seq in sorted(events))), version)
 
     def commit(self, change: Change, lease: Lease | None = None) -> int:
-        line, token = transition_row(change), lease.token if lease is not None else None
-        values = (encode(change.head), line.at, change.workflow, change.base, token, *line)
+        lines, token = transition_rows(change), lease.token if lease is not None else None
+        moving = (encode(change.head), change.version, lines[-1].at, change.workflow, change.base, token)
         if change.events:
-            cursor = self._write("commit", COMMIT_WITH_EVENTS, (*values, events_text(change.events)))
+            events = rows_text(map(event_row, change.events))
+            cursor = self._write("commit", COMMIT_WITH_EVENTS, (*moving, rows_text(lines), events))
         else:
-            cursor = self._write("commit", COMMIT, values)
+            cursor = self._write("commit", COMMIT, (*moving, rows_text(lines)))
         [(moved,)] = cursor.fetchall()
         if moved:
-            return change.base + 1
+            return change.version
         version, *held = self._row(change.workflow, f"version, {LEASE_COLUMNS}")
         return self._version_of(change, version, lease, Lease(change.workflow, *held))
 

@@ -87,17 +87,21 @@ class TransitionRow(NamedTuple):
 TRANSITION_COLUMNS: Final = TransitionRow._fields
 
 
-def transition_row(change: Change) -> TransitionRow:
-    return TransitionRow(
-        change.workflow,
-        change.base + 1,
-        change.id,
-        change.command.now,
-        NAMES[type(change.command)],
-        encode(change.command),
-        " ".join(change.rules),
-        *map(text_or_null, change.retired),
-    )
+def transition_rows(change: Change) -> list[TransitionRow]:
+    """A line for each command, in order."""
+    return [
+        TransitionRow(
+            change.workflow,
+            version,
+            change.id,
+            done.command.now,
+            NAMES[type(done.command)],
+            encode(done.command),
+            " ".join(done.rules),
+            *map(text_or_null, done.retired),
+        )
+        for version, done in enumerate(change.done, change.base + 1)
+    ]
 
 
 def transition_of(version: int, at: int, command: str, rules: str) -> Transition:

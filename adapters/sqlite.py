@@ -44,7 +44,7 @@ from .rows import (
     event_of,
     event_row,
     next_lease,
-    transition_row,
+    transition_rows,
 )
 
 APPLICATION_ID: Final = 0x6B656570
@@ -90,7 +90,7 @@ PUT_EVENT: Final = f"""
 PUT_TRANSITION: Final = f"""
     INSERT INTO transitions ({", ".join(TRANSITION_COLUMNS)}) VALUES (?{", ?" * (len(TRANSITION_COLUMNS) - 1)})"""
 MOVE_HEAD: Final = """
-    UPDATE workflows SET head = ?, version = version + 1, changed_at = max(changed_at, ?)
+    UPDATE workflows SET head = ?, version = ?, changed_at = max(changed_at, ?)
     WHERE name = ? AND version = ? AND lease_token = ifnull(?, lease_token)"""
 
 
@@ -357,21 +357,22 @@ class SQLiteStore(Pages):
         return Loaded(head._replace(events=tuple(events[seq] for seq in sorted(events))), version)
 
     def commit(self, change: Change, lease: Lease | None = None) -> int:
-        head, line = encode(change.head), transition_row(change)
+        head, lines = encode(change.head), transition_rows(change)
         token = lease.token if lease is not None else None
+        moving = (head, change.version, lines[-1].at, change.workflow, change.base, token)
         with self._troubles_named():
             if self._commits >= CHECKPOINT_COMMITS:
                 self._begin_log()
             with self._writing():
-                moved = self._write("head", MOVE_HEAD, (head, line.at, change.workflow, change.base, token))
-                if moved != 1:
+                if self._write("head", MOVE_HEAD, moving) != 1:
                     version, *held = self._row(change.workflow, "version, lease_host, lease_token, lease_expires_at")
                     return self._version_of(change, version, lease, Lease(change.workflow, *held))
-                self._write("transition", PUT_TRANSITION, line)
+                for line in lines:
+                    self._write("transition", PUT_TRANSITION, line)
                 for event in change.events:
                     self._write("event", PUT_EVENT, (change.workflow, *event_row(event)))
             self._commits += 1
-        return change.base + 1
+        return change.version
 
     def lease(self, workflow: str, host: str, ttl_ms: int) -> Lease | None:
         with self._troubles_named(), self._writing():

@@ -40,7 +40,7 @@ from keepkernel import (
     step,
 )
 from keepkernel.adapters.stores import open_store
-from keepkernel.kernel.ports import Change, Store, change_of
+from keepkernel.kernel.ports import Change, Done, Store, change_of
 from keepkernel.kernel.types import Retired
 
 from .step import TOOL, commands_of
@@ -152,7 +152,7 @@ class Bench:
         outcome = step(loaded.state, command)
         if not isinstance(outcome, Accepted):
             raise RuntimeError(f"{command} was rejected: {outcome}")
-        change = change_of(f"c{next(self._ids)}", loaded, command, outcome)
+        change = change_of(f"c{next(self._ids)}", loaded, (command, outcome))
         at_step = time.perf_counter()
         self.store.commit(change)
         at_commit = time.perf_counter()
@@ -172,11 +172,11 @@ class Bench:
 
     def fill(self, events: int) -> None:
         """Finished events, a hundred to each finished run."""
-        finished = self.run().retired
-        if finished.run is None:
+        finished = self.run().done[-1].retired.run
+        if finished is None:
             raise RuntimeError("the run did not come to its end")
         for _ in range(0, events, EVENTS_PER_RUN):
-            self._add(finished.run)
+            self._add(finished)
 
     def _add(self, run: Run) -> None:
         state, version = self.store.load(self.workflow)
@@ -185,7 +185,7 @@ class Bench:
         head = state._replace(events=(), next_seq=state.next_seq + EVENTS_PER_RUN)
         name = f"c{next(self._ids)}"
         retired = Retired(run=run._replace(id=name, reserved=tuple(event.key for event in old)))
-        self.store.commit(Change(name, self.workflow, version, Resume(0), (), head, old, retired))
+        self.store.commit(Change(name, self.workflow, version, (Done(Resume(0), (), retired),), head, old))
 
 
 # --- measuring ---------------------------------------------------------------------------------------

@@ -17,13 +17,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ..adapters.host import Host
+from ..adapters.host import Grain
 from ..adapters.stores import KINDS
 from ..kernel.ports import StoreError
 from .commands import EXIT_CODES, aligned, wrong_usage
 from .explorer import Verdict
 from .judge import changed
-from .lives import STORES_WITH_FILES
+from .lives import STORES_WITH_FILES, Way
 from .progress import Watch
 from .report import plural, wrapped
 from .servers import without_password
@@ -50,6 +50,8 @@ class Wanted(NamedTuple):
     seconds: float = 0
     """A limit for pairs; what is tried until then is a sample."""
     seed: int = 1
+    grain: Grain = "coalesced"
+    """Whether each step is a commit of its own, or the host gathers those that may wait."""
 
 
 class Failure(NamedTuple):
@@ -312,7 +314,7 @@ def deaths_of(text: str) -> Deaths:
 
 
 @contextmanager
-def scratch(wanted: Wanted, make_host: type[Host] = Host) -> Iterator[Ground]:
+def scratch(wanted: Wanted) -> Iterator[Ground]:
     """A folder for stores, beside the one that the URL names, which is never touched.
 
     A kill leaves to the system what it was given to write, so that nothing depends on a disk: without a place, and
@@ -333,7 +335,7 @@ def scratch(wanted: Wanted, make_host: type[Host] = Host) -> Iterator[Ground]:
     folder = fast_folder() if wanted.in_process else beside
     with tempfile.TemporaryDirectory(prefix="keepkernel-crash-", dir=folder) as name:
         try:
-            where = ground(scheme, Path(name), make_host, server)
+            where = ground(scheme, Path(name), Way(wanted.grain), server)
         except StoreError as error:
             wrong_usage(str(error))
         yield where
@@ -386,6 +388,7 @@ def summary(rows: list[Swept], wanted: Wanted, seconds: float, stopped: bool) ->
         "store": without_password(wanted.store),
         "depth": wanted.depth,
         "in_process": wanted.in_process,
+        "grain": wanted.grain,
         "seed": wanted.seed,
         "seconds": round(seconds, 1),
         "points": sum(row.points for row in rows),
@@ -415,6 +418,7 @@ def summary(rows: list[Swept], wanted: Wanted, seconds: float, stopped: bool) ->
 def reproduce(workflow: str, failure: Failure, wanted: Wanted) -> str:
     """The one command that shows this failure again."""
     way = " --in-process" if wanted.in_process else ""
+    way += f" --grain {wanted.grain}" if wanted.grain != Wanted().grain else ""
     point = f" --point {','.join(map(str, failure.deaths))}" if failure.deaths else ""
     return f"keepkernel crash --store {without_password(wanted.store)} --workflow {workflow}{point}{way}"
 
@@ -443,7 +447,8 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
     counted = f"{plural(document['points'], 'point')}, {tried_pairs(document)} pairs{sample}"
     trials = plural(document["trials"], "trial")
     way = "crashes simulated in one process" if document["in_process"] else "processes killed by SIGKILL"
-    yield f"{document['verdict']}: {counted}, {trials} in {document['seconds']:.0f} s, {way}"
+    grain = "each step a commit" if document["grain"] == "fine" else "steps that may wait gathered"
+    yield f"{document['verdict']}: {counted}, {trials} in {document['seconds']:.0f} s, {way}, {grain}"
     if document["in_process"] and store in STORES_WITH_FILES:
         yield "Points between which nothing is written leave the same files behind, and are one trial."
 

@@ -6,9 +6,9 @@ import signal
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
-from ..adapters.host import Host
+from ..adapters.host import Grain, Host
 from ..adapters.points import Reach, pass_by
 from ..adapters.stores import open_store
 from ..kernel import schedule
@@ -123,7 +123,17 @@ def journal_of(store: Store) -> tuple[Transition, ...]:
 # --- a life ------------------------------------------------------------------------------------------
 
 
-def live(workflow: Workflow, place: Place, points: Reach, life: int, make_host: type[Host] = Host) -> None:
+class Way(NamedTuple):
+    """How workflows are driven."""
+
+    grain: Grain = "coalesced"
+    make_host: type[Host] = Host
+
+
+WAY: Final = Way()
+
+
+def live(workflow: Workflow, place: Place, points: Reach, life: int, way: Way = WAY) -> None:
     """Begin where the last life ended, go on until everything is at rest, and leave in order."""
     clock = Clock(place.folder / "clock")
     clock.wait_until(clock.now + RESTART_MS)
@@ -131,7 +141,7 @@ def live(workflow: Workflow, place: Place, points: Reach, life: int, make_host: 
     try:
         outside = Outside(workflow, place.record, clock, points, lambda: store.load(NAME).version)
         numbers = count(1)
-        host = make_host(
+        host = way.make_host(
             store,
             Scripts(workflow, store, outside),
             outside,
@@ -140,6 +150,7 @@ def live(workflow: Workflow, place: Place, points: Reach, life: int, make_host: 
             clock=clock,
             repair=lambda work: repair(workflow, host, work),
             reach=points,
+            grain=way.grain,
         )
         work(workflow, host, outside, clock)
         store.close()

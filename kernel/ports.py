@@ -1,8 +1,8 @@
 """What the kernel's surroundings must offer: a store, handlers, connectors. Shapes only; no decision lives here.
 
 A store keeps each workflow's live state with a version, its events, and its history. A host loads a state with the
-events that a command names, asks `step`, and commits the change against the version that it loaded. Of two hosts
-exactly one wins; a host whose lease was taken over can not commit at all.
+events that a command names, asks `step`, once or several times, and commits what came of it, as one change, against the
+version that it loaded. Of two hosts exactly one wins; a host whose lease was taken over can not commit at all.
 """
 
 from typing import NamedTuple, Protocol
@@ -29,22 +29,32 @@ class Lease(NamedTuple):
     expires_at: int
 
 
-class Change(NamedTuple):
-    """One accepted transition, as a store writes it: all of it, or nothing."""
+class Done(NamedTuple):
+    """One accepted command of a change, and what goes into history with it."""
 
-    id: str
-    """Names this transition, so that a commit whose answer was lost is recognised when it is tried again."""
-    workflow: str
-    base: int
-    """The version that it was computed on."""
     command: Command
     rules: tuple[str, ...]
+    retired: Retired
+
+
+class Change(NamedTuple):
+    """Accepted commands, one on top of the other, as a store writes them: all of them, or none."""
+
+    id: str
+    """Names this change, so that a commit whose answer was lost is recognised when it is tried again."""
+    workflow: str
+    base: int
+    """The version that it was computed on; each of its commands leads to the next one."""
+    done: tuple[Done, ...]
     head: State
     """The new state without its events."""
     events: tuple[Event, ...]
     """The events that are new or changed, as they are now."""
-    retired: Retired
-    """Rows that went into history."""
+
+    @property
+    def version(self) -> int:
+        """The version that it leads to."""
+        return self.base + len(self.done)
 
 
 class Transition(NamedTuple):
@@ -100,14 +110,13 @@ class DamagedStore(StoreError):
     """A part of the store is missing or unreadable: bring it back, or restore a copy."""
 
 
-def change_of(change_id: str, loaded: Loaded, command: Command, accepted: Accepted) -> Change:
-    """What a store must write for an accepted command (HOST-001)."""
+def change_of(change_id: str, loaded: Loaded, *steps: tuple[Command, Accepted]) -> Change:
+    """What a store must write for commands that were accepted, the first on the loaded state (HOST-001, HOST-011)."""
+    state = steps[-1][1].state
     before = {event.key: event for event in loaded.state.events}
-    changed = tuple(event for event in accepted.state.events if before.get(event.key) != event)
-    head = accepted.state._replace(events=())
-    return Change(
-        change_id, head.workflow, loaded.version, command, accepted.rules, head, changed, accepted.retired
-    )  # fmt: skip
+    changed = tuple(event for event in state.events if before.get(event.key) != event)
+    done = tuple(Done(command, accepted.rules, accepted.retired) for command, accepted in steps)
+    return Change(change_id, state.workflow, loaded.version, done, state._replace(events=()), changed)
 
 
 class Store(Protocol):
@@ -126,7 +135,7 @@ class Store(Protocol):
         """The live state with its version and the window of events for this command."""
 
     def commit(self, change: Change, lease: Lease | None = None) -> int:
-        """Write a change durably and give the new version; Conflict when its base is not the current version.
+        """Write a change durably and give the version that it leads to; Conflict when its base is not the current one.
 
         With a lease, LeaseLost when another host has taken it over. A change that is there already, by its id, is
         not written again.

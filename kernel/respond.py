@@ -2,10 +2,11 @@
 
 A host performs an effect, gets an answer, and asks `respond` for the commands to submit, in order, each one a
 transition of its own. When it has neither effect nor answer in hand it asks `advance`. What is refused goes
-to `after_rejection`. A crash drops what is in hand; `recover` needs none of it.
+to `after_rejection`. What must be durable, and before what, say `may_wait` and `must_be_durable`. A crash drops what
+is in hand; `recover` needs none of it.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from . import boundary, failures, gate
 from .commands import (
@@ -14,10 +15,13 @@ from .commands import (
     Command,
     CommitConsumer,
     CommitProducer,
+    CreateRetry,
+    CreateRun,
     Emitting,
     EndRun,
     Exhaust,
     FailMutation,
+    FinishSession,
     LoseTrack,
     Mutated,
     Mutating,
@@ -25,11 +29,12 @@ from .commands import (
     ReconcileRetry,
     RecordMutation,
     SendMutation,
+    StartSession,
 )
 from .failures import FailureClass
 from .reasons import REASONS
 from .runs import needs_mutate
-from .types import CallHandler, Key, Publication, Reconcile, Rejected, Repair, Send, State
+from .types import CallHandler, Effect, Key, Publication, Reconcile, Rejected, Repair, Send, State
 
 
 class Pinned(NamedTuple):
@@ -97,6 +102,40 @@ class NoMethod(NamedTuple):
 Answer = Pinned | Called | CalledNothing | Finished | Failed | Happened | Unknown | DidNotHappen | AskAgain | NoMethod
 
 UNCERTAIN = "nobody knows whether the mutation happened"
+
+
+MAY_WAIT: Final[frozenset[type[Command]]] = frozenset(
+    {
+        StartSession,
+        FinishSession,
+        CreateRun,
+        CreateRetry,
+        Begin,
+        Prepared,
+        Mutating,
+        RecordMutation,
+        Mutated,
+        Emitting,
+    }
+)
+"""Steps that are asked for again when they are forgotten: they start a run or move it on, and nothing has left."""
+
+
+def may_wait(command: Command) -> bool:
+    """Whether an accepted command may share the commit of a later one (HOST-011).
+
+    What was said by somebody outside, what sends a call, and what ends a run may not.
+    """
+    return type(command) in MAY_WAIT
+
+
+def must_be_durable(effect: Effect) -> bool:
+    """Whether all that led to an effect is committed before it is performed (HOST-001).
+
+    A handler only reads: when it is called again after a crash, nothing has happened twice. And what `prepare` reads
+    is durable, since of the steps that may wait only those of its own run touch events, and they come after it.
+    """
+    return not isinstance(effect, CallHandler)
 
 
 def advance(state: State, now: int) -> Command | None:

@@ -3,7 +3,7 @@
 A check takes a place, opens stores there as it likes, and fails when a promise of `kernel.ports.Store` is broken.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any
@@ -21,6 +21,7 @@ from keepkernel import (
     Deploy,
     EndRun,
     Event,
+    FinishSession,
     Grant,
     Key,
     Pause,
@@ -38,7 +39,17 @@ from keepkernel import (
 )
 from keepkernel.adapters.points import SimulatedCrash
 from keepkernel.kernel.commands import Mutating
-from keepkernel.kernel.ports import Change, Conflict, LeaseLost, Loaded, Store, Transition, UnknownWorkflow, change_of
+from keepkernel.kernel.ports import (
+    Change,
+    Conflict,
+    Done,
+    LeaseLost,
+    Loaded,
+    Store,
+    Transition,
+    UnknownWorkflow,
+    change_of,
+)
 
 Check = Callable[[Place], None]
 
@@ -56,10 +67,19 @@ def opened(place: Place) -> Iterator[Store]:
 
 def change_for(store: Store, command: Command, name: str, workflow: str = "w") -> Change:
     """What an accepted command asks the store to write."""
-    loaded = store.load(workflow, command)
-    outcome = step(loaded.state, command)
-    assert isinstance(outcome, Accepted), f"{command} was refused: {outcome}"
-    return change_of(name, loaded, command, outcome)
+    return change_for_all(store, (command,), name, workflow)
+
+
+def change_for_all(store: Store, commands: Sequence[Command], name: str, workflow: str = "w") -> Change:
+    """The same for several, of which only the first names events that are there already."""
+    loaded = store.load(workflow, commands[0])
+    state, steps = loaded.state, []
+    for command in commands:
+        outcome = step(state, command)
+        assert isinstance(outcome, Accepted), f"{command} was refused: {outcome}"
+        steps.append((command, outcome))
+        state = outcome.state
+    return change_of(name, loaded, *steps)
 
 
 def do(store: Store, *commands: Command, workflow: str = "w") -> None:
@@ -172,7 +192,8 @@ def a_commit_is_seen(place: Place) -> None:
         assert store.commit(change) == before.version + 1
         after = store.load("w")
         assert after == Loaded(change.head._replace(events=change.events), before.version + 1)
-        line = Transition(after.version, change.command.now, change.command, change.rules)
+        [(command, rules, _)] = change.done
+        line = Transition(after.version, command.now, command, rules)
         assert store.transitions("w", before.version) == (line,)
 
 
@@ -220,6 +241,42 @@ def a_lost_answer_is_recognised(place: Place) -> None:
             store.commit(change._replace(id="another"), lease)
 
 
+def a_change_of_several_commands_is_one_whole(place: Place) -> None:
+    """A line for each command, each with the rows that went into history with it; all of them, or none."""
+    with opened(place) as store:
+        begun(store)
+        do(store, publish("mail", "m1"), publish("mail", "m2"))
+        commands = (
+            Prepared(START, "r1", mail("m1")),
+            Mutating(START, "r1"),
+            RecordMutation(START, "r1", TOOL, "{}", True),
+        )
+        commands += (CRASHED, StartSession(START + 10_000, "s2"), FinishSession(START + 10_000, "s2"))
+        do(store, *RUN)
+        change, late = change_for_all(store, commands, "change"), change_for_all(store, commands, "late")
+        base = change.base
+        assert store.commit(change) == change.version == base + 6
+        loaded = store.load("w")
+        assert (loaded.version, headed(loaded.state)) == (base + 6, change.head)
+        assert [(line.version, line.command) for line in store.transitions("w", base)] == [
+            *enumerate(commands, base + 1)
+        ]
+        assert store.transitions("w", base + 2, 2) == tuple(
+            Transition(base + n, done.command.now, done.command, done.rules)
+            for n, done in enumerate(change.done, 1) if n in (3, 4)
+        )  # fmt: skip
+        assert [(at, run.status) for at, run in store.runs("w")] == [(base + 4, "crashed")]
+        assert [(at, record.resolved_by) for at, record in store.mutations("w")] == [(base + 4, "never_sent")]
+        assert [(at, session.id) for at, session in store.sessions("w")] == [(base + 4, "s1"), (base + 6, "s2")]
+        assert [event_of(store, name).status for name in ("m1", "m2")] == ["pending", "pending"]
+        there = contents(store)
+        assert store.commit(change) == base + 6, "the same change again"
+        for stale in (late, late._replace(base=base + 1), late._replace(base=base + 5)):
+            with pytest.raises(Conflict):
+                store.commit(stale)
+        assert contents(store) == there
+
+
 def commits_with_many_events_are_whole(place: Place) -> None:
     with opened(place) as store:
         begun(store)
@@ -239,7 +296,7 @@ def fill(store: Store, topic: str, count: int) -> tuple[Event, ...]:
     numbers = range(state.next_seq, state.next_seq + count)
     events = tuple(Event(Key(topic, f"{topic}{n}"), n, "pending", "", "title", "{}", "", ()) for n in numbers)
     head = state._replace(events=(), next_seq=state.next_seq + count)
-    store.commit(Change(f"fill {version}", "w", version, Resume(START), (), head, events, Retired()))
+    store.commit(Change(f"fill {version}", "w", version, (Done(Resume(START), (), Retired()),), head, events))
     return events
 
 
@@ -398,7 +455,7 @@ def through(store: Store, seed: int, turns: int) -> tuple[Any, ...]:
     """
     store.create("w", POLICY)
     version, state = 0, new_workflow("w", POLICY)
-    history: tuple[list[Any], ...] = ([], [], [], [])
+    history = History()
     for tried in walk(Random(seed), turns):
         loaded = store.load("w", tried.command)
         assert loaded.version == version
@@ -409,13 +466,47 @@ def through(store: Store, seed: int, turns: int) -> tuple[Any, ...]:
             continue
         assert isinstance(outcome, Accepted)
         assert (headed(outcome.state), *outcome[1:]) == (headed(tried.outcome.state), *tried.outcome[1:])
-        version = store.commit(change_of(f"change {version}", loaded, tried.command, outcome))
-        for rows, row in zip(history, outcome.retired, strict=False):
+        version = store.commit(change_of(f"change {version}", loaded, (tried.command, outcome)))
+        history.add(version, tried.command, outcome)
+        state = tried.outcome.state
+    return history.end(version, state)
+
+
+def through_in_bunches(store: Store, seed: int, turns: int) -> tuple[Any, ...]:
+    """The same walk, with up to five commands in a change."""
+    store.create("w", POLICY)
+    random, history = Random(seed), History()
+    base = Loaded(new_workflow("w", POLICY), 0)
+    steps: list[tuple[Command, Accepted]] = []
+    for tried in walk(Random(seed), turns):
+        if not isinstance(tried.outcome, Accepted):
+            continue
+        steps.append((tried.command, tried.outcome))
+        history.add(base.version + len(steps), *steps[-1])
+        if random.random() < 0.3 or len(steps) == 5:
+            version = store.commit(change_of(f"change {base.version}", base, *steps))
+            base, steps = Loaded(tried.outcome.state, version), []
+            loaded = store.load("w")
+            assert (loaded.version, headed(loaded.state)) == (version, headed(base.state))
+    if steps:
+        base = Loaded(steps[-1][1].state, store.commit(change_of("the last", base, *steps)))
+    return history.end(base.version, base.state)
+
+
+class History:
+    """What a store must show of the past."""
+
+    def __init__(self) -> None:
+        self.rows: tuple[list[Any], ...] = ([], [], [], [])
+
+    def add(self, version: int, command: Command, outcome: Accepted) -> None:
+        for rows, row in zip(self.rows, outcome.retired, strict=False):
             if row is not None:
                 rows.append((version, row))
-        history[3].append(Transition(version, tried.command.now, tried.command, outcome.rules))
-        state = tried.outcome.state
-    return (version, headed(state), sorted(state.events, key=lambda event: event.seq), *history)
+        self.rows[3].append(Transition(version, command.now, command, outcome.rules))
+
+    def end(self, version: int, state: State) -> tuple[Any, ...]:
+        return (version, headed(state), sorted(state.events, key=lambda event: event.seq), *self.rows)
 
 
 def headed(state: State) -> State:
@@ -426,6 +517,14 @@ def a_walk_leaves_what_the_kernel_says(place: Place) -> None:
     for seed in range(12):
         with opened(place.fresh()) as store:
             wanted = through(store, seed, turns=60)
+            loaded, *rest = contents(store)
+            assert (loaded.version, headed(loaded.state), *rest) == wanted
+
+
+def a_walk_in_bunches_leaves_the_same(place: Place) -> None:
+    for seed in range(12):
+        with opened(place.fresh()) as store:
+            wanted = through_in_bunches(store, seed, turns=60)
             loaded, *rest = contents(store)
             assert (loaded.version, headed(loaded.state), *rest) == wanted
 
@@ -453,7 +552,7 @@ def what_is_acknowledged_survives_a_death(place: Place) -> None:
         loaded = store.load("w", publish("mail", name))
         assert (loaded.version, headed(loaded.state)) == (change.base + 1, change.head)
         assert event_of(store, name) == change.events[0]
-        assert store.transitions("w", change.base)[0].command == change.command
+        assert store.transitions("w", change.base)[0].command == change.done[0].command
     store.create("another", Policy())
     store.drop()
     store = place.open()
@@ -487,17 +586,16 @@ def the_clock_does_not_go_back_at_an_open(place: Place) -> None:
         assert store.now() == START + 500
 
 
-STORY = (
-    *BEGINNING,
-    publish("mail", "m1"),
-    publish("mail", "m2"),
-    *RUN,
-    Prepared(START, "r1", mail("m1", "m2")),
-    Mutating(START, "r1"),
-    RecordMutation(START, "r1", TOOL, "{}", True),
-    CRASHED,
+CHANGES: tuple[tuple[Command, ...], ...] = (
+    *((command,) for command in BEGINNING),
+    (publish("mail", "m1"), publish("mail", "m2")),
+    RUN[:1],
+    RUN[1:],
+    (Prepared(START, "r1", mail("m1", "m2")),),
+    (Mutating(START, "r1"), RecordMutation(START, "r1", TOOL, "{}", True), CRASHED),
 )
-"""Its last command sends a run, a record and a session into history and releases two events."""
+"""Some of several commands. The last sends a run, a record and a session into history, and releases two events."""
+STORY = tuple(command for commands in CHANGES for command in commands)
 
 
 def dying_anywhere_leaves_all_or_nothing(place: Place) -> None:
@@ -505,7 +603,7 @@ def dying_anywhere_leaves_all_or_nothing(place: Place) -> None:
     the same change again is made once, and the story comes to the same end."""
     clean, told = Dies(), Told()
     live(place.fresh(), clean, told)
-    assert len(clean.passed) > 3 * len(STORY)
+    assert len(clean.passed) > 3 * len(CHANGES)
     for number, point in enumerate(clean.passed, 1):
         there, broken_off = place.fresh(), Told()
         with pytest.raises(SimulatedCrash):
@@ -513,19 +611,18 @@ def dying_anywhere_leaves_all_or_nothing(place: Place) -> None:
         where = f"after dying at point {number}, {point}"
         with opened(there) as store:
             if store.workflows() or broken_off.seen:
-                at = store.load("w").version
-                assert at in (len(broken_off.seen) - 1, len(broken_off.seen)), where
-                assert contents(store) == told.seen[at], where
+                now = contents(store)
+                assert now in told.seen[max(0, len(broken_off.seen) - 1) :][:2], where
             if broken_off.asked:
                 change = broken_off.asked[-1]
-                assert store.commit(change) == change.base + 1, where
-                assert contents(store) == told.seen[change.base + 1], where
+                assert store.commit(change) == change.version, where
+                assert contents(store) == told.seen[len(broken_off.asked)], where
             tell(store, Told())
             assert contents(store) == told.seen[-1], where
 
 
 class Told:
-    """What was asked of a store, and what was there after each acknowledgement."""
+    """What was asked of a store, and what was there at first and after each acknowledgement."""
 
     def __init__(self) -> None:
         self.asked: list[Change] = []
@@ -549,10 +646,13 @@ def tell(store: Store, told: Told) -> None:
     """The story, from wherever it stands to its end."""
     store.create("w", Policy())
     told.seen.append(contents(store))
-    for number in range(store.load("w").version, len(STORY)):
-        told.asked.append(change_for(store, STORY[number], f"change {number}"))
-        store.commit(told.asked[-1])
-        told.seen.append(contents(store))
+    version = 0
+    for commands in CHANGES:
+        if store.load("w").version == version:
+            told.asked.append(change_for_all(store, commands, f"change {version}"))
+            store.commit(told.asked[-1])
+            told.seen.append(contents(store))
+        version += len(commands)
 
 
 CHECKS: tuple[Check, ...] = (
@@ -564,6 +664,7 @@ CHECKS: tuple[Check, ...] = (
     of_two_commits_on_one_version_one_wins,
     a_commit_from_the_future_is_a_conflict,
     a_lost_answer_is_recognised,
+    a_change_of_several_commands_is_one_whole,
     commits_with_many_events_are_whole,
     strange_texts_come_back,
     of_two_hosts_one_gets_the_lease,
@@ -575,6 +676,7 @@ CHECKS: tuple[Check, ...] = (
     pages_are_the_whole,
     the_clock_never_goes_back,
     a_walk_leaves_what_the_kernel_says,
+    a_walk_in_bunches_leaves_the_same,
 )
 DURABLE_CHECKS: tuple[Check, ...] = (
     a_closed_store_opens_the_same,

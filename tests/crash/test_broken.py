@@ -11,24 +11,28 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from keepkernel import Accepted, Send, step
-from keepkernel.adapters.host import Ask, Host, Said
+from keepkernel import Effect, Send, SendMutation
+from keepkernel.adapters.host import Grain, Host
 from keepkernel.adapters.memory import MemoryStore
 from keepkernel.cli import app
 from keepkernel.fuzz import lives
 from keepkernel.fuzz.crash import Swept, failures_of, swept_in_process
 from keepkernel.fuzz.judge import judged
-from keepkernel.fuzz.lives import Place, Points, live
+from keepkernel.fuzz.lives import WAY, Place, Points, Way, live
 from keepkernel.fuzz.outside import Entry, entries
 from keepkernel.fuzz.trials import ground, simulated
 from keepkernel.fuzz.workflows import WORKFLOWS
+from keepkernel.kernel import respond
 from keepkernel.kernel.ports import Change, Lease
+from keepkernel.kernel.respond import Happened
 from keepkernel.spec.readings import READINGS, all_swaps
 from keepkernel.spec.variants import swapped
 
+GRAINS: tuple[Grain, ...] = ("fine", "coalesced")
 
-def swept(folder: Path, name: str = "success", make_host: type[Host] = Host) -> Swept:
-    return swept_in_process(WORKFLOWS[name], ground("memory", folder, make_host), 1, 0, 1)
+
+def swept(folder: Path, name: str = "success", way: Way = WAY) -> Swept:
+    return swept_in_process(WORKFLOWS[name], ground("memory", folder, way), 1, 0, 1)
 
 
 def words(result: Swept) -> str:
@@ -41,26 +45,26 @@ def words(result: Swept) -> str:
 class Hasty(Host):
     """Acts before it commits."""
 
-    def submit(self, workflow: str, ask: Ask, *, leased: bool = True) -> Said | None:
-        loaded = self.store.load(workflow)
-        command = ask(loaded.state, self.store.now())
-        outcome = step(loaded.state, command) if command is not None else None
-        if isinstance(outcome, Accepted):
-            for effect in outcome.effects:
-                if isinstance(effect, Send):
-                    self.connectors.send(effect)
-        return super().submit(workflow, ask, leased=leased)
+    def _made_durable(self, workflow: str, effects: tuple[Effect, ...], leased: bool) -> bool:
+        for effect in effects:
+            if isinstance(effect, Send):
+                self.connectors.send(effect)
+        return super()._made_durable(workflow, effects, leased)
 
     def _answer(self, workflow: str, effect: Any) -> Any:
-        if isinstance(effect, Send):
-            from keepkernel.kernel.respond import Happened
-
-            return Happened()
-        return super()._answer(workflow, effect)
+        return Happened() if isinstance(effect, Send) else super()._answer(workflow, effect)
 
 
-def test_a_host_that_acts_before_it_commits_is_caught(folder: Path) -> None:
-    result = swept(folder, make_host=Hasty)
+@pytest.mark.parametrize("grain", GRAINS)
+def test_a_host_that_acts_before_it_commits_is_caught(folder: Path, grain: Grain) -> None:
+    result = swept(folder, way=Way(grain, Hasty))
+    assert result.verdict == "violated"
+    assert "and none of them had sent it" in words(result)
+
+
+def test_a_host_that_holds_back_what_it_sends_is_caught(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(respond, "may_wait", lambda command: isinstance(command, (*respond.MAY_WAIT, SendMutation)))
+    result = swept(folder)
     assert result.verdict == "violated"
     assert "and none of them had sent it" in words(result)
 
@@ -73,7 +77,7 @@ class Careless(Host):
 
 
 def test_a_host_that_does_not_recover_is_caught(folder: Path) -> None:
-    result = swept(folder, make_host=Careless)
+    result = swept(folder, way=Way("fine", Careless))
     assert result.verdict == "violated"
     assert "Stuck" in words(result)
 
@@ -136,10 +140,13 @@ class Forgetful(MemoryStore):
         return super().commit(change._replace(events=()) if change.base % 3 == 0 else change, lease)
 
 
+@pytest.mark.parametrize("grain", GRAINS)
 @pytest.mark.parametrize("broken", [Promising, Forgetful])
-def test_a_broken_store_is_caught(broken: type[MemoryStore], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_store_is_caught(
+    broken: type[MemoryStore], grain: Grain, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lives, "open_store", lambda url, **options: broken(**options))
-    assert swept(folder).verdict == "violated"
+    assert swept(folder, way=Way(grain)).verdict == "violated"
 
 
 # --- the judge ---------------------------------------------------------------------------------------

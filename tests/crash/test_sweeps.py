@@ -11,22 +11,25 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from keepkernel.adapters.host import Grain
 from keepkernel.cli import app
 from keepkernel.fuzz.crash import Swept, Wanted, crash, swept_in_process
+from keepkernel.fuzz.lives import Way
 from keepkernel.fuzz.trials import NotReached, ground, killed, pictured, revived, simulated
 from keepkernel.fuzz.workflows import WORKFLOWS
 
 
-def swept(scheme: str, name: str, folder: Path, depth: int = 1) -> Swept:
-    return swept_in_process(WORKFLOWS[name], ground(scheme, folder), depth, 0, 1)
+def swept(scheme: str, name: str, folder: Path, depth: int = 1, grain: Grain = "coalesced") -> Swept:
+    return swept_in_process(WORKFLOWS[name], ground(scheme, folder, Way(grain)), depth, 0, 1)
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
 @pytest.mark.parametrize("scheme", ["memory", "sqlite"])
-def test_every_point_holds_in_process(scheme: str, name: str, folder: Path) -> None:
-    result = swept(scheme, name, folder)
+@pytest.mark.parametrize("grain", ["fine", "coalesced"])
+def test_every_point_holds_in_process(grain: Grain, scheme: str, name: str, folder: Path) -> None:
+    result = swept(scheme, name, folder, grain=grain)
     assert result.failures == ()
-    assert result.points > 30
+    assert result.points > (30 if grain == "fine" else 20)
     if scheme == "memory":
         assert result.trials == 1 + result.points
 
@@ -46,7 +49,7 @@ def test_points_that_leave_the_same_files_are_one_trial_and_all_count(folder: Pa
 
 @pytest.mark.parametrize("scheme", ["sqlite", pytest.param("duckdb", marks=pytest.mark.slow)])
 def test_killed_simulated_and_pictured_deaths_agree_point_by_point(scheme: str, folder: Path) -> None:
-    workflow, where = WORKFLOWS["silent"], ground(scheme, folder)
+    workflow, where = WORKFLOWS["silent"], ground(scheme, folder, Way("fine"))
     clean = killed(workflow, where)
     really = [killed(workflow, where, (n,)) for n in range(1, len(clean.points) + 1)]
     assert [simulated(workflow, where, (n,)) for n in range(1, len(really) + 1)] == really

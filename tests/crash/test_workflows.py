@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from keepkernel.adapters.host import Grain
 from keepkernel.fuzz.judge import Ending
+from keepkernel.fuzz.lives import Way
 from keepkernel.fuzz.trials import Ground, Trial, ground, simulated
 from keepkernel.fuzz.workflows import WORKFLOWS
 from keepkernel.kernel.commands import NAMES
@@ -61,14 +63,24 @@ def test_a_repair_deploys_the_second_version(memory: Ground) -> None:
     assert ended(simulated(WORKFLOWS["repair"], memory)).version == "v2"
 
 
-def test_points_are_counted_alike_each_time(memory: Ground) -> None:
-    first, second = (simulated(WORKFLOWS["success"], memory) for _ in range(2))
+@pytest.mark.parametrize(("grain", "points"), [("fine", 84), ("coalesced", 50)])
+def test_points_are_counted_alike_each_time(grain: Grain, points: int, memory: Ground) -> None:
+    where = memory._replace(way=Way(grain))
+    first, second = (simulated(WORKFLOWS["success"], where) for _ in range(2))
     assert first == second
-    assert len(first.points) == 84
+    assert len(first.points) == points
     assert first.points[:2] == ("commit: before", "commit: after")
     assert {"CallHandler: before", "Send: after", "outside: before applied", "outside: after applied"} <= {
         *first.points
     }
+
+
+def test_a_run_with_a_call_outside_takes_three_commits_when_steps_are_gathered(memory: Ground) -> None:
+    points = simulated(WORKFLOWS["success"], memory).points
+    begin, end = points.index("CallHandler: before"), len(points) - points[::-1].index("CallHandler: after")
+    # Two inputs make two such runs. A third run finds nothing, and its only commit follows the last call of all.
+    assert points[begin:end].count("commit: after") == 2 * 3
+    assert points[end:].count("commit: after") == 2
 
 
 def test_recovery_has_points_of_its_own(memory: Ground) -> None:

@@ -45,6 +45,7 @@ from keepkernel.adapters.points import SimulatedCrash
 from keepkernel.kernel.ports import (
     Change,
     DamagedStore,
+    Done,
     LeaseLost,
     NewerStore,
     NotAStore,
@@ -76,7 +77,7 @@ def transit(store: Store, command: Command, name: str, workflow: str = W) -> boo
     loaded = store.load(workflow, command)
     outcome = step(loaded.state, command)
     if isinstance(outcome, Accepted):
-        store.commit(change_of(name, loaded, command, outcome))
+        store.commit(change_of(name, loaded, (command, outcome)))
     return isinstance(outcome, Accepted)
 
 
@@ -136,7 +137,7 @@ def test_a_walk_looks_the_same_as_in_memory(tmp_path: Path, seed: int, monkeypat
         assert loaded == expected
         outcome = step(loaded.state, command)
         assert isinstance(outcome, Accepted)
-        change = change_of(f"c{number}", loaded, command, outcome)
+        change = change_of(f"c{number}", loaded, (command, outcome))
         assert store.commit(change) == model.commit(change)
         if random.random() < 0.1:
             store.close() if random.random() < 0.5 else store.drop()
@@ -161,7 +162,8 @@ def test_any_text_comes_back(tmp_path: Path, text: str) -> None:
     deployed(store)
     loaded = store.load(W)
     head = loaded.state._replace(version=text, events=())
-    store.commit(Change(text, W, loaded.version, Deploy(START, text, (text,), ()), (), head, (event,), Retired()))
+    done = Done(Deploy(START, text, (text,), ()), (), Retired())
+    store.commit(Change(text, W, loaded.version, (done,), head, (event,)))
     for _ in range(2):
         assert store.get(W, event.key) == event
         assert store.events(W) == (event,)
@@ -424,7 +426,7 @@ def test_a_lease_of_an_earlier_process_is_lost(tmp_path: Path) -> None:
     command = Grant(START, "other.tool")
     outcome = step(loaded.state, command)
     assert isinstance(outcome, Accepted)
-    change = change_of("late", loaded, command, outcome)
+    change = change_of("late", loaded, (command, outcome))
     with pytest.raises(LeaseLost):
         store.commit(change, old)
     assert store.commit(change, new) == loaded.version + 1

@@ -52,6 +52,8 @@ from keepkernel.kernel.respond import (
     Unknown,
     advance,
     after_rejection,
+    may_wait,
+    must_be_durable,
     respond,
 )
 
@@ -79,6 +81,29 @@ def test_effects_come_beside_the_state_that_must_be_durable_first() -> None:
     assert isinstance(outcome, Accepted)
     assert outcome.state.mutation.status == "in_flight"
     assert isinstance(outcome.effects[0], Send)
+
+
+@pytest.mark.rule("HOST-001")
+def test_all_that_reaches_outside_waits_for_the_commit_and_handlers_need_not() -> None:
+    effects = (*CALLS.values(), SENT, Reconcile("r", TOOL, "{}", "w/r", "inline", 5), Repair("r", "file", "why"))
+    assert [type(effect) for effect in effects if not must_be_durable(effect)] == [CallHandler] * 4
+    assert {type(effect) for effect in effects if must_be_durable(effect)} == {Send, Reconcile, Repair}
+
+
+@pytest.mark.rule("HOST-011")
+def test_what_was_said_outside_what_sends_a_call_and_what_ends_a_run_may_not_wait() -> None:
+    assert {name for name, command in COMMANDS.items() if may_wait(command(*[0] * len(command._fields)))} == {
+        "start_session",
+        "finish_session",
+        "create_run",
+        "create_retry",
+        "begin",
+        "prepared",
+        "mutating",
+        "record_mutation",
+        "mutated",
+        "emitting",
+    }
 
 
 @pytest.mark.rule("HOST-002")

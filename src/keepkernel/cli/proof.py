@@ -155,6 +155,9 @@ def crash(
         float, typer.Option(min=0, help="Try pairs for so long: a sample.", show_default="600 with kills, else all")
     ] = 0,
     seed: Annotated[int, typer.Option(help="Which sample of pairs.")] = 1,
+    grain: Annotated[
+        Literal["coalesced", "fine"], typer.Option(help="Gather the steps that may wait, or commit each by itself.")
+    ] = "coalesced",
     point: Annotated[str, typer.Option(metavar="N[,M]", help="Repeat one trial and tell it step by step.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     what: Annotated[bool, typer.Option("--list", help="List the workflows.")] = False,
@@ -169,5 +172,5 @@ def crash(
     if what:
         typer.echo(crash.listing())
         return
-    wanted = crash.Wanted(store, depth, in_process, workflow, seconds, seed)
+    wanted = crash.Wanted(store, depth, in_process, workflow, seconds, seed, grain)
     end(lambda: crash.crash(wanted, point=point, as_json_text=as_json))
