@@ -25,6 +25,7 @@ from .secrets import Mask
 
 KINDS: Final = {
     "files": ".files:Files",
+    "table": ".table:Table",
 }
 """Where each kind is. Nothing of a library is imported before somebody asks for it."""
 
