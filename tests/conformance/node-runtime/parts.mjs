@@ -1,6 +1,6 @@
 // The parts that commands are made of: what must be true of a command, and what several commands do to a state.
 import { isBroken } from './broken.mjs';
-import { RULES } from './reasons.mjs';
+import { REASONS } from './reasons.mjs';
 import {
   backoff, closedGate, findEvent, grantOf, handlerOf, isActive, isApproved, repairOf, sameKey,
 } from './state.mjs';
@@ -8,7 +8,7 @@ import {
 export class Refusal extends Error {
   constructor(reason, detail) {
     super(reason);
-    this.document = { type: 'rejected', reason, rule: RULES[reason], detail: String(detail) };
+    this.document = { type: 'rejected', reason, rule: REASONS[reason].rule, detail: String(detail) };
   }
 }
 
@@ -16,42 +16,33 @@ export function refuseIf(condition, reason, detail = '') {
   if (condition) throw new Refusal(reason, detail);
 }
 
-// What must be true of a command:
-
-export function requireGate(state, now) {
-  const closed = closedGate(state, now);
-  refuseIf(closed, closed);
+function need(row, reason, detail) {
+  refuseIf(!row, reason, detail);
+  return row;
 }
 
+export const requireGate = (state, now) => refuseIf(closedGate(state, now), closedGate(state, now));
 export const requireNoRun = (state) => refuseIf(isActive(state), 'run_active');
+export const liveRun = (state, id) => need(state.run?.id === id && state.run, 'run_unknown', id);
+export const openSession = (state, id) => need(state.session?.id === id && state.session, 'session_unknown', id);
+export const handlerNamed = (state, name) =>
+  need(state.handlers.find(({ declared }) => declared.name === name), 'handler_unknown', name);
 
-export function liveRun(state, id) {
-  refuseIf(state.run?.id !== id, 'run_unknown', id);
-  return state.run;
-}
+// SESS-003.
+export const requireBudget = (state, id) =>
+  refuseIf(openSession(state, id).runs >= state.policy.session_runs, 'session_spent', id);
 
-export function activeRun(state, id) {
+export function activeRun(state, id, kind = state.run?.kind) {
   const run = liveRun(state, id);
   refuseIf(run.status !== 'active', 'run_not_active', run.status);
+  refuseIf(run.kind !== kind, 'wrong_kind', run.kind);
   return run;
 }
 
 export function runInPhase(state, id, kind, ...phases) {
-  const run = activeRun(state, id);
-  refuseIf(kind && run.kind !== kind, 'wrong_kind', run.kind);
+  const run = activeRun(state, id, kind);
   refuseIf(!phases.includes(run.phase), 'phase', run.phase);
   return run;
-}
-
-export function openSession(state, id) {
-  refuseIf(state.session?.id !== id, 'session_unknown', id);
-  return state.session;
-}
-
-export function sessionWithBudget(state, id) {
-  const session = openSession(state, id);
-  refuseIf(session.runs >= state.policy.session_runs, 'session_spent', id);
-  return session;
 }
 
 export function requireSize(state, text) {
@@ -60,18 +51,20 @@ export function requireSize(state, text) {
   refuseIf(length > state.policy.json_max_chars, 'too_large', `${length} characters`);
 }
 
+export function recordIn({ mutation }, status) {
+  refuseIf(!mutation, 'record_missing');
+  refuseIf(mutation.status !== status, 'mutation_edge', mutation.status);
+  return mutation;
+}
+
 // MUT-008: who speaks of which record, and when.
 const SPEAKS_OF = { call: 'in_flight', inline: 'needs_reconcile', reconcile: 'needs_reconcile', user: 'indeterminate' };
 
 export function recordFor(state, id, by) {
-  const run = liveRun(state, id);
+  liveRun(state, id);
   refuseIf(isActive(state) !== ['call', 'inline'].includes(by), 'author', by);
-  refuseIf(!state.mutation, 'record_missing');
-  refuseIf(state.mutation.status !== SPEAKS_OF[by], 'mutation_edge', state.mutation.status);
-  return [run, state.mutation];
+  return recordIn(state, SPEAKS_OF[by]);
 }
-
-// What several commands do:
 
 export const callHandler = (work, { id, handler, version }, name) =>
   work.effects.push({ type: 'call_handler', run: id, handler, version, function: name });
@@ -85,13 +78,12 @@ function release(state, run) {
   return events;
 }
 
-// PERM-005: an approval goes when one of its events is final.
+// Events become final, and an approval goes when one of its events is (PERM-005).
 export function finish(state, events, status) {
   for (const event of events) event.status = status;
-  state.approvals = state.approvals.filter((approval) => !approval.events.some((key) => isFinal(state, key)));
+  const isFinal = (key) => ['consumed', 'skipped'].includes(findEvent(state, key)?.status);
+  state.approvals = state.approvals.filter((approval) => !approval.events.some(isFinal));
 }
-
-const isFinal = (state, key) => ['consumed', 'skipped'].includes(findEvent(state, key)?.status);
 
 // SCHED-005.
 function wake(state, topic) {
@@ -99,31 +91,30 @@ function wake(state, topic) {
   if (consumer) consumer.dirty = true;
 }
 
-export function publish(state, { key, title, payload }, createdBy, causes) {
+// EVENT-007 to EVENT-010.
+export function publish(state, { key, title, payload }, created_by, causes) {
   refuseIf(!state.topics.includes(key.topic), 'topic_unknown', key.topic);
   refuseIf(!key.id || !title.trim(), 'title_missing', key.id);
   requireSize(state, payload);
   const known = findEvent(state, key);
   const changeable = isBroken('publish-over-reserved') ? ['pending', 'reserved'] : ['pending'];
   if (known && !changeable.includes(known.status)) return;
-  if (known) {
-    Object.assign(known, { title, payload });
-  } else {
-    const seq = state.next_seq++;
-    state.events.push({ key, seq, status: 'pending', owner: '', title, payload, created_by: createdBy, causes });
-  }
+  const fresh = { key, seq: state.next_seq, status: 'pending', owner: '', title, payload, created_by, causes };
+  if (known) Object.assign(known, { title, payload });
+  else state.events.push(fresh);
+  if (!known) state.next_seq += 1;
   wake(state, key.topic);
 }
 
-export function leave(work) {
-  work.retired.run = work.state.run;
-  work.retired.mutation = work.state.mutation;
-  work.state.run = work.state.mutation = null;
+// Run and record leave the state.
+export function leave({ state, retired }) {
+  Object.assign(retired, { run: state.run, mutation: state.mutation });
+  Object.assign(state, { run: null, mutation: null });
 }
 
-export function closeSession(work, status) {
-  work.retired.session = { ...work.state.session, status };
-  work.state.session = null;
+export function closeSession({ state, retired }, status) {
+  retired.session = { ...state.session, status };
+  state.session = null;
 }
 
 const error = (kind, cause, run, message, more) => ({ kind, cause, run, message, tool: '', request: null, ...more });
@@ -155,48 +146,50 @@ export function loseTrack(record, now) {
 }
 
 // MUT-010: record, outcome, result and phase in one step.
-export function resolve(state, status, resolvedBy, outcome, result = '') {
-  Object.assign(state.mutation, { status, resolved_by: resolvedBy });
+export function resolve(state, status, resolved_by, outcome, result = '') {
+  Object.assign(state.mutation, { status, resolved_by });
   Object.assign(state.run, { outcome, result, phase: 'mutated' });
   if (state.error?.kind === 'uncertain' && state.error.run === state.run.id) state.error = null;
 }
 
-export function resolveFailed(work, resolvedBy) {
-  const { state, now, state: { run } } = work;
-  resolve(state, 'failed', resolvedBy, 'failure');
+export function resolveFailed(work, resolved_by) {
+  const { state, state: { run } } = work;
+  resolve(state, 'failed', resolved_by, 'failure');
   const released = release(state, run);
-  if (isActive(state)) return ['MUT-008', 'MUT-010', 'EVENT-005'];
+  if (isActive(state)) return;
   for (const event of released) wake(state, event.key.topic);
   const row = handlerOf(state, run);
-  if (row) countTransient(state, row, now, run);
+  if (row) countTransient(state, row, work.now, run);
   leave(work);
-  return ['MUT-008', 'MUT-010', 'EVENT-005', 'FAIL-006'];
 }
 
 // EVENT-011: the roots of what the run reserves.
 export function rootsOf(events) {
-  const roots = [];
-  for (const event of [...events].sort((a, b) => a.seq - b.seq)) {
-    for (const key of event.causes.length && !isBroken('causes-are-parents') ? event.causes : [event.key]) {
-      if (!roots.some((root) => sameKey(root, key))) roots.push(key);
-    }
-  }
-  return roots;
+  const inOrder = [...events].sort((a, b) => a.seq - b.seq);
+  const isRoot = (event) => event.causes.length === 0 || isBroken('causes-are-parents');
+  const roots = inOrder.flatMap((event) => (isRoot(event) ? [event.key] : event.causes));
+  return roots.filter((key, i) => roots.findIndex((other) => sameKey(key, other)) === i);
 }
 
-export const newRun = (state, command, row, more) => ({
-  id: command.run, handler: row.declared.name, kind: row.declared.kind, session: command.session,
-  version: state.version, status: 'active', phase: 'pending', outcome: '', retry_of: '', created_at: command.now,
-  reserved: [], causes: [], data: 'null', title: '', result: '', message: '', abandoned: false, ...more,
-});
+// RUN-005: a new run takes the slot.
+export function startRun(state, { now, run, session }, { declared }, more) {
+  refuseIf(!run, 'id_empty');
+  state.session.runs += 1;
+  state.run = {
+    id: run, handler: declared.name, kind: declared.kind, session, version: state.version, status: 'active',
+    phase: 'pending', outcome: '', retry_of: '', created_at: now, reserved: [], causes: [], data: 'null', title: '',
+    result: '', message: '', abandoned: false, ...more,
+  };
+}
 
+// COMMIT-002 to COMMIT-004, for both kinds.
 export function commit(work, command) {
   const { state, state: { run } } = work;
   const row = handlerOf(state, run);
   requireSize(state, command.state);
   finish(state, heldBy(state, run), 'consumed');
   for (const publication of command.publications) publish(state, publication, run.id, run.causes);
-  if (command.state !== null) row.state = command.state;
+  row.state = command.state ?? row.state;
   const resets = run.kind === 'producer' || run.reserved.length > 0; // FAIL-005
   if (resets) Object.assign(row, { transient_failures: 0, logic_failures: 0 });
   Object.assign(run, { status: 'committed', phase: 'committed' });
@@ -205,27 +198,29 @@ export function commit(work, command) {
   return [row, run];
 }
 
-// WORK-006: what a declaration contradicts itself in, or nothing.
+// WORK-006: in what a declaration contradicts itself, or nothing.
 export function contradiction({ version, topics, handlers }) {
   const twice = (names) => new Set(names).size < names.length;
   const subscribed = handlers.flatMap((handler) => handler.subscribes);
-  if (!version) return 'a version needs a name';
-  if (topics.includes('')) return 'a topic needs a name';
-  if (handlers.some((handler) => !handler.name)) return 'a handler needs a name';
-  if (twice(topics)) return 'a topic stands twice';
-  if (twice(handlers.map((handler) => handler.name))) return 'a handler stands twice';
-  if (twice(subscribed)) return 'a topic has two consumers';
-  if (subscribed.some((topic) => !topics.includes(topic))) return 'a subscribed topic is not declared';
-  for (const { name, kind, subscribes, has_mutate, interval_ms, cron } of handlers) {
-    const schedules = (interval_ms !== 0) + (cron !== '');
-    if (kind === 'consumer' && !subscribes.length) return `${name} subscribes to nothing`;
-    if (kind === 'consumer' && schedules) return `${name} is a consumer with a schedule`;
-    if (kind === 'producer' && subscribes.length) return `${name} is a producer that subscribes`;
-    if (kind === 'producer' && has_mutate) return `${name} is a producer with a mutate`;
-    if (interval_ms < 0) return `${name} has a negative interval`;
-    if (schedules > 1) return `${name} has two schedules`;
-  }
-  return '';
+  const ofHandler = ({ name, kind, subscribes, has_mutate, interval_ms, cron }) => [
+    [kind === 'consumer' && !subscribes.length, `${name} subscribes to nothing`],
+    [kind === 'consumer' && (interval_ms || cron), `${name} is a consumer with a schedule`],
+    [kind === 'producer' && subscribes.length, `${name} is a producer that subscribes`],
+    [kind === 'producer' && has_mutate, `${name} is a producer with a mutate`],
+    [interval_ms < 0, `${name} has a negative interval`],
+    [interval_ms && cron, `${name} has two schedules`],
+  ];
+  const problems = [
+    [!version, 'a version needs a name'],
+    [topics.includes(''), 'a topic needs a name'],
+    [handlers.some((handler) => !handler.name), 'a handler needs a name'],
+    [twice(topics), 'a topic stands twice'],
+    [twice(handlers.map((handler) => handler.name)), 'a handler stands twice'],
+    [twice(subscribed), 'a topic has two consumers'],
+    [subscribed.some((topic) => !topics.includes(topic)), 'a subscribed topic is not declared'],
+    ...handlers.flatMap(ofHandler),
+  ];
+  return problems.find(([isSo]) => isSo)?.[1] ?? '';
 }
 
 // WORK-007: the row of a handler after a deploy.
@@ -234,56 +229,52 @@ export function deployedRow(state, declared, now) {
   const fresh = { state: '', dirty: false, wake_at: 0, due_at: -1, transient_failures: 0, logic_failures: 0 };
   const row = { ...fresh, ...old, declared };
   if (isBroken('deploy-resets-counts')) row.transient_failures = row.logic_failures = 0;
-  const unchanged = old && old.declared.interval_ms === declared.interval_ms && old.declared.cron === declared.cron;
+  const isOld = old?.declared.interval_ms === declared.interval_ms && old.declared.cron === declared.cron;
   if (declared.kind === 'consumer') row.dirty = true;
-  else if (!unchanged) row.due_at = now;
+  else if (!isOld) row.due_at = now;
   return row;
 }
 
-export function standingRequest(state, digest) {
-  const request = state.error?.kind === 'approval' ? state.error.request : null;
+// PERM-004.
+export function answerRequest(state, digest) {
+  const request = state.error?.request;
   refuseIf(request?.digest !== digest, 'no_request', digest);
   state.error = null;
   return request;
 }
 
-// RUN-008 and PERM-003: the error that an end raises by itself, or nothing.
+// RUN-008 and PERM-003: the error that an end raises by itself, or none.
 function errorOfEnd(state, run, { status, cause, tool, message }) {
   if (status === 'failed:internal') return error('internal', '', run.id, message);
   if (status !== 'paused:approval') return null;
-  if (cause === 'auth') return error('approval', cause, run.id, message);
-  if (cause === 'permission') {
-    refuseIf(!tool || grantOf(state, tool), 'nothing_asked', tool);
-    return error('approval', cause, run.id, message, { tool });
-  }
+  refuseIf(cause === 'permission' && (!tool || grantOf(state, tool)), 'nothing_asked', tool);
+  if (cause !== 'request') return error('approval', cause, run.id, message, { tool });
   const record = state.mutation;
   const asks = record?.status === 'pending' && grantOf(state, record.tool)?.mode === 'ask' && !isApproved(state);
   refuseIf(!asks, 'nothing_asked', record?.tool ?? '');
   const request = { tool: record.tool, digest: record.digest, events: run.reserved };
-  return error('approval', cause, run.id, message, { request });
+  return error('approval', cause, run.id, message, { tool, request });
 }
 
 // BOUND-006.
-export function endUncertain(state, run, record, now) {
+export function endUncertain({ state, now, state: { run, mutation } }) {
   run.status = 'paused:reconciliation';
-  if (record.status === 'in_flight') loseTrack(record, now);
+  if (mutation.status === 'in_flight') loseTrack(mutation, now);
   state.error = error('uncertain', '', run.id, run.message);
 }
 
 // BOUND-004 and BOUND-005, and what the end costs.
-export function endCertain(work, run, command, side) {
-  const { state, now, state: { mutation: record } } = work;
+export function endCertain(work, command, isAfter) {
+  const { state, state: { run, mutation } } = work;
   const row = handlerOf(state, run);
   state.error = errorOfEnd(state, run, command) ?? state.error;
   run.status = command.status;
   if (run.status === 'failed:logic') countLogic(state, row, run);
-  const foundFailed = record?.status === 'failed' && record.resolved_by === 'inline'; // FAIL-006
-  if (['paused:transient', 'crashed'].includes(run.status) || foundFailed) countTransient(state, row, now, run);
-  const repair = run.status === 'failed:logic' && repairOf(state);
-  if (repair) work.effects.push(repair);
-  if (side === 'AFTER') return;
+  const foundFailed = mutation?.status === 'failed' && mutation.resolved_by === 'inline'; // FAIL-006
+  if (['paused:transient', 'crashed'].includes(run.status) || foundFailed) countTransient(state, row, work.now, run);
+  if (run.status === 'failed:logic' && repairOf(state)) work.effects.push(repairOf(state));
+  if (isAfter) return;
   release(state, run);
-  if (record?.status === 'pending') Object.assign(record, { status: 'failed', resolved_by: 'never_sent' });
+  if (mutation?.status === 'pending') Object.assign(mutation, { status: 'failed', resolved_by: 'never_sent' });
   leave(work);
 }
-

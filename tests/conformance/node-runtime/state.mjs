@@ -2,18 +2,9 @@
 // spec/generated/schemas/state.json, and a command, an effect and an outcome are documents too.
 import { isBroken } from './broken.mjs';
 
-export const POLICY = {
-  backoff_base_ms: 10_000, backoff_max_ms: 600_000, transient_retries: 5, logic_failures: 3,
-  reconcile_base_ms: 10_000, reconcile_max_ms: 600_000, reconcile_attempts: 5,
-  send_within_ms: 30_000, call_deadline_ms: 60_000, clock_skew_ms: 5_000,
-  wake_min_ms: 30_000, wake_max_ms: 86_400_000, session_runs: 100, handler_call_ms: 300_000,
-  peek_default: 100, peek_max: 1_000, json_max_chars: 1_000_000,
-};
-
-export const newWorkflow = (workflow, policy = {}) => ({
+export const newWorkflow = (workflow, policy) => ({
   workflow, status: 'draft', version: '', topics: [], error: null, maintenance: null, backoff_until: 0, grants: [],
-  approvals: [], session: null, run: null, mutation: null, handlers: [], events: [], next_seq: 1,
-  policy: { ...POLICY, ...policy },
+  approvals: [], session: null, run: null, mutation: null, handlers: [], events: [], next_seq: 1, policy,
 });
 
 export const sameKey = (a, b) => a.topic === b.topic && a.id === b.id;

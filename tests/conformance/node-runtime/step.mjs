@@ -1,11 +1,12 @@
 // step(state, command): the one transition function (STEP-001). A command works on a copy of the state and throws a
-// Refusal when it may not; then nothing has changed (STEP-002). Each returns the rules that it fired.
+// Refusal when it may not; then nothing has changed (STEP-002).
 import { createHash } from 'node:crypto';
 import { isBroken } from './broken.mjs';
 import {
-  activeRun, block, callHandler, closeSession, commit, contradiction, deployedRow, endCertain, endUncertain,
-  finish, heldBy, leave, liveRun, loseTrack, newRun, openSession, publish, recordFor, Refusal, refuseIf, requireGate,
-  requireNoRun, requireSize, resolve, resolveFailed, rootsOf, runInPhase, sessionWithBudget, standingRequest,
+  activeRun, answerRequest, block, callHandler, closeSession, commit, contradiction, deployedRow, endCertain,
+  endUncertain, finish, handlerNamed, heldBy, leave, liveRun, loseTrack, openSession, publish, recordFor, recordIn,
+  Refusal, refuseIf, requireBudget, requireGate, requireNoRun, requireSize, resolve, resolveFailed, rootsOf, runInPhase,
+  startRun,
 } from './parts.mjs';
 import {
   backoff, boundary, findEvent, grantOf, handlerOf, isActive, isApproval, isApproved, isUnresolved, reconcileOf,
@@ -16,74 +17,61 @@ export function step(state, command) {
   const retired = { run: null, mutation: null, session: null };
   const work = { state: structuredClone(state), now: command.now, effects: [], retired };
   try {
-    const rules = COMMANDS[command.type](work.state, command, work);
-    return { type: 'accepted', state: work.state, effects: work.effects, rules, retired };
+    COMMANDS[command.type](work.state, command, work);
+    return { type: 'accepted', state: work.state, effects: work.effects, retired };
   } catch (refusal) {
     if (refusal instanceof Refusal) return refusal.document;
     throw refusal;
   }
 }
 
-const COMMANDS = {
+export const COMMANDS = {
   start_session(state, { now, session }) {
     requireGate(state, now);
     refuseIf(state.session, 'session_open');
     refuseIf(!session, 'id_empty');
     state.session = { id: session, status: 'open', runs: 0, commits: 0 };
-    return ['SESS-002'];
   },
   create_run(state, command) {
     requireGate(state, command.now);
     refuseIf(state.run, 'retry_pending');
-    const session = sessionWithBudget(state, command.session);
-    const row = state.handlers.find(({ declared }) => declared.name === command.handler);
-    refuseIf(!row, 'handler_unknown', command.handler);
-    refuseIf(!command.run, 'id_empty');
-    state.run = newRun(state, command, row);
-    session.runs += 1;
+    requireBudget(state, command.session);
+    const row = handlerNamed(state, command.handler);
+    startRun(state, command, row);
     if (!isBroken('dirty-cleared-at-commit')) row.dirty = false;
-    return ['RUN-005', 'SCHED-003', 'SCHED-006'];
   },
   create_retry(state, command, work) {
     requireGate(state, command.now);
-    const session = sessionWithBudget(state, command.session);
+    requireBudget(state, command.session);
     const old = state.run;
     refuseIf(old?.id !== command.retry_of, 'not_pending_retry', command.retry_of);
     refuseIf(boundary(state) !== 'AFTER', 'not_after');
     const row = handlerOf(state, old);
     refuseIf(!row, 'handler_removed', old.handler);
-    refuseIf(!command.run, 'id_empty');
     refuseIf(command.run === old.id, 'id_in_use', command.run);
+    for (const event of heldBy(state, old)) event.owner = command.run;
+    leave(work);
     const { outcome, reserved, causes, data, title } = old;
     const result = isBroken('retry-forgets-result') ? '' : old.result;
-    const events = heldBy(state, old);
-    leave(work);
     const known = { phase: 'emitting', retry_of: old.id, outcome, reserved, causes, data, title, result };
-    state.run = newRun(state, command, row, known);
-    for (const event of events) event.owner = state.run.id;
-    session.runs += 1;
+    startRun(state, command, row, known);
     row.dirty = false;
     callHandler(work, state.run, 'next');
-    return ['RETRY-001', 'RETRY-002', 'RETRY-003'];
   },
   finish_session(state, { session }, work) {
     openSession(state, session);
     requireNoRun(state);
     closeSession(work, state.session.commits > 0 ? 'completed' : 'failed');
-    return ['SESS-004'];
   },
   run_now(state, { now, handler }) {
     requireGate(state, now);
-    const row = state.handlers.find(({ declared }) => declared.name === handler);
-    refuseIf(!row, 'handler_unknown', handler);
+    const row = handlerNamed(state, handler);
     Object.assign(row, row.declared.kind === 'consumer' ? { dirty: true } : { due_at: now });
-    return ['USER-003'];
   },
   begin(state, command, work) {
-    const run = runInPhase(state, command.run, '', 'pending');
+    const run = runInPhase(state, command.run, undefined, 'pending');
     run.phase = run.kind === 'consumer' ? 'preparing' : 'executing';
     callHandler(work, run, run.kind === 'consumer' ? 'prepare' : 'producer');
-    return ['PHASE-003'];
   },
   prepared(state, { now, run: id, reservations, data, title, wake_at }) {
     const run = runInPhase(state, id, 'consumer', 'preparing');
@@ -102,7 +90,6 @@ const COMMANDS = {
     Object.assign(run, { phase: 'prepared', reserved: reservations, causes: rootsOf(events), data, title });
     const { wake_min_ms, wake_max_ms } = state.policy;
     row.wake_at = wake_at === null ? 0 : Math.min(Math.max(wake_at, now + wake_min_ms), now + wake_max_ms);
-    return ['PHASE-004', 'EVENT-003', 'SCHED-007'];
   },
   mutating(state, command, work) {
     const run = runInPhase(state, command.run, 'consumer', 'prepared');
@@ -110,13 +97,11 @@ const COMMANDS = {
     refuseIf(!handlerOf(state, run).declared.has_mutate, 'no_mutate');
     run.phase = 'mutating';
     callHandler(work, run, 'mutate');
-    return ['PHASE-005'];
   },
   mutated(state, command) {
     const run = runInPhase(state, command.run, 'consumer', 'mutating');
     refuseIf(state.mutation, 'record_exists');
     run.phase = 'mutated';
-    return ['PHASE-008'];
   },
   emitting(state, command, work) {
     const run = runInPhase(state, command.run, 'consumer', 'prepared', 'mutated');
@@ -125,15 +110,13 @@ const COMMANDS = {
     refuseIf(run.outcome === 'failure', 'mutation_failed');
     run.phase = 'emitting';
     callHandler(work, run, 'next');
-    return ['PHASE-006', 'PHASE-007'];
   },
   commit_consumer(state, command, work) {
     runInPhase(state, command.run, 'consumer', 'emitting');
-    refuseIf(state.mutation && state.mutation.status !== 'applied', 'not_applied', state.mutation?.status);
+    refuseIf(state.mutation && state.mutation.status !== 'applied', 'record_open', state.mutation?.status);
     const [row, run] = commit(work, command);
     if (run.reserved.length) row.dirty = true; // SCHED-005
     if (isBroken('dirty-cleared-at-commit')) row.dirty = false;
-    return ['COMMIT-001', 'COMMIT-002'];
   },
   commit_producer(state, command, work) {
     const run = runInPhase(state, command.run, 'producer', 'executing');
@@ -143,7 +126,6 @@ const COMMANDS = {
     const [row] = commit(work, command);
     const from = isBroken('interval-from-commit') ? command.now : run.created_at;
     row.due_at = cron ? command.due_at : interval_ms ? from + interval_ms : -1;
-    return ['COMMIT-003', 'PROD-002', 'PROD-003'];
   },
   record_mutation(state, { now, run: id, tool, params, reconcilable, deadline_ms }) {
     runInPhase(state, id, 'consumer', 'mutating');
@@ -158,13 +140,10 @@ const COMMANDS = {
       may_land_until: send_by + (deadline_ms ?? call_deadline_ms) + clock_skew_ms, attempts: 0, next_attempt_at: 0,
       resolved_by: '',
     };
-    return ['MUT-002', 'MUT-003', 'MUT-004'];
   },
   send_mutation(state, command, work) {
-    activeRun(state, command.run);
-    const record = state.mutation;
-    refuseIf(!record, 'record_missing');
-    refuseIf(record.status !== 'pending', 'mutation_edge', record.status);
+    runInPhase(state, command.run, 'consumer', 'mutating');
+    const record = recordIn(state, 'pending');
     refuseIf(command.now > record.send_by, 'send_by_passed', record.send_by);
     const grant = grantOf(state, record.tool);
     refuseIf(!grant, 'not_granted', record.tool);
@@ -174,86 +153,72 @@ const COMMANDS = {
     state.approvals = state.approvals.filter(isLeft);
     const { run, tool, params, key, send_by } = record;
     work.effects.push({ type: 'send', run, tool, params, key, send_by });
-    return ['MUT-005', 'PERM-001', 'PERM-002'];
   },
   apply_mutation(state, { run, by, result }) {
     recordFor(state, run, by);
     requireSize(state, result);
     resolve(state, 'applied', by, 'success', result);
-    return ['MUT-008', 'MUT-010'];
   },
   fail_mutation(state, { now, run, by, voided, asked_at }, work) {
-    const [, record] = recordFor(state, run, by);
+    const record = recordFor(state, run, by);
     refuseIf(by !== 'call' && asked_at > now, 'asked_later', asked_at);
     const looked = isBroken('answer-is-as-young-as-now') ? now : asked_at;
     refuseIf(by !== 'call' && !voided && looked < record.may_land_until, 'too_early', record.may_land_until);
-    return resolveFailed(work, by);
+    resolveFailed(work, by);
   },
   lose_track(state, command, work) {
-    activeRun(state, command.run);
-    const record = state.mutation;
-    refuseIf(!record, 'record_missing');
-    refuseIf(record.status !== 'in_flight', 'mutation_edge', record.status);
+    activeRun(state, command.run, 'consumer');
+    const record = recordIn(state, 'in_flight');
     loseTrack(record, command.now);
     if (record.reconcilable) work.effects.push(reconcileOf(record, 'inline', command.now));
-    return ['MUT-007'];
   },
   reconcile_retry(state, { now, run, by, early }) {
-    const [, record] = recordFor(state, run, by);
+    const record = recordFor(state, run, by);
     const { reconcile_attempts, reconcile_base_ms, reconcile_max_ms } = state.policy;
     refuseIf(early && now >= record.may_land_until, 'not_early', record.may_land_until);
     refuseIf(!early && record.attempts >= reconcile_attempts, 'attempts_spent');
-    if (early) {
-      record.next_attempt_at = record.may_land_until;
-    } else {
-      record.attempts += 1;
-      record.next_attempt_at = now + backoff(reconcile_base_ms, reconcile_max_ms, record.attempts);
-    }
-    return ['MUT-011'];
+    if (!early) record.attempts += 1;
+    const next = now + backoff(reconcile_base_ms, reconcile_max_ms, record.attempts);
+    record.next_attempt_at = early ? record.may_land_until : next;
   },
   exhaust(state, { run, no_method }) {
-    const [, record] = recordFor(state, run, 'reconcile');
+    const record = recordFor(state, run, 'reconcile');
     const isSpent = record.attempts >= state.policy.reconcile_attempts;
     refuseIf(!isSpent && record.reconcilable && !no_method, 'attempts_left');
     record.status = 'indeterminate';
     if (no_method) record.reconcilable = false;
-    return ['MUT-012'];
   },
   end_run(state, command, work) {
     const run = activeRun(state, command.run);
-    refuseIf((command.status === 'paused:approval') !== ['auth', 'permission', 'request'].includes(command.cause)
-      || (command.status !== 'paused:approval' && command.cause), 'cause_mismatch', command.cause);
+    const causes = command.status === 'paused:approval' ? ['auth', 'permission', 'request'] : [''];
+    refuseIf(!causes.includes(command.cause), 'cause_mismatch', command.cause);
     const side = boundary(state);
     refuseIf(command.status === 'paused:reconciliation' && side !== 'UNCERTAIN', 'not_uncertain');
     run.message = command.message;
     if (run.kind === 'consumer') handlerOf(state, run).dirty = true;
     closeSession(work, 'failed');
-    if (side === 'UNCERTAIN') endUncertain(state, run, state.mutation, command.now);
-    else endCertain(work, run, command, side);
-    return ['RUN-007', { BEFORE: 'BOUND-004', AFTER: 'BOUND-005', UNCERTAIN: 'BOUND-006' }[side], 'SESS-005'];
+    if (side === 'UNCERTAIN') endUncertain(work);
+    else endCertain(work, command, side === 'AFTER');
   },
   try_again(state, { now, run }) {
-    const [, record] = recordFor(state, run, 'user');
+    const record = recordFor(state, run, 'user');
     refuseIf(!record.reconcilable, 'no_reconcile', record.tool);
     Object.assign(record, { status: 'needs_reconcile', attempts: 0, next_attempt_at: now });
-    return ['MUT-013'];
   },
   didnt_happen(state, { now, run }, work) {
-    const [, record] = recordFor(state, run, 'user');
+    const record = recordFor(state, run, 'user');
     refuseIf(now < record.may_land_until, 'too_early', record.may_land_until);
-    return resolveFailed(work, 'user_assert_failed');
+    resolveFailed(work, 'user_assert_failed');
   },
   skip_mutation(state, command) {
-    const [run] = recordFor(state, command.run, 'user');
+    recordFor(state, command.run, 'user');
     resolve(state, 'failed', 'user_skip', 'skipped');
-    finish(state, heldBy(state, run), 'skipped');
-    return ['MUT-008', 'MUT-015', 'EVENT-006'];
+    finish(state, heldBy(state, state.run), 'skipped');
   },
   assert_applied(state, { run, result }) {
     recordFor(state, run, 'user');
     requireSize(state, result);
     resolve(state, 'applied', 'user_assert_applied', 'success', result);
-    return ['MUT-008', 'MUT-016'];
   },
   skip_event(state, { key }) {
     const event = findEvent(state, key);
@@ -262,56 +227,47 @@ const COMMANDS = {
     const isLooking = isActive(state) && state.run.phase === 'preparing';
     refuseIf(isLooking && handlerOf(state, state.run).declared.subscribes.includes(key.topic), 'preparing', key.topic);
     finish(state, [event], 'skipped');
-    return ['USER-001', 'USER-002'];
   },
   approve(state, { digest }) {
-    const request = standingRequest(state, digest);
+    const request = answerRequest(state, digest);
     const shares = (approval) => approval.events.some((a) => request.events.some((b) => sameKey(a, b)));
     state.approvals = [...state.approvals.filter((approval) => !shares(approval)), request];
     finish(state, [], '');
-    return ['PERM-004', 'PERM-005'];
   },
   reject(state, { digest }) {
-    const request = standingRequest(state, digest);
+    const request = answerRequest(state, digest);
     const events = request.events.map((key) => findEvent(state, key));
     finish(state, events.filter((event) => event?.status === 'pending'), 'skipped');
-    return ['PERM-004', 'PERM-006'];
   },
   grant(state, { tool, mode }) {
     const grant = grantOf(state, tool);
     if (grant) grant.mode = mode;
     else state.grants.push({ tool, mode });
     if (state.error?.cause === 'permission' && state.error.tool === tool) state.error = null;
-    return ['PERM-001', 'PERM-007'];
   },
   reconnect(state) {
     refuseIf(state.error?.cause !== 'auth', 'no_error');
     state.error = null;
-    return ['PERM-008'];
   },
   pause(state) {
     refuseIf(state.status !== 'active', 'workflow_edge', state.status);
     state.status = 'paused';
-    return ['WORK-001'];
   },
   resume(state) {
     refuseIf(!['ready', 'paused'].includes(state.status), 'workflow_edge', state.status);
     state.status = 'active';
-    return ['WORK-001'];
   },
   clear_error(state) {
     const { kind = '', cause } = state.error ?? {};
     refuseIf(!['internal', 'blocked'].includes(kind), 'no_error', kind);
     refuseIf(kind === 'blocked' && cause === 'logic', 'logic_block');
     state.error = null;
-    return ['WORK-004'];
   },
   retry(state) {
     requireNoRun(state);
     for (const row of state.handlers) Object.assign(row, { transient_failures: 0, logic_failures: 0 });
     Object.assign(state, { backoff_until: 0, maintenance: null });
     if (state.error?.kind === 'blocked') state.error = null;
-    return ['USER-004'];
   },
   abandon(state, command, work) {
     const run = liveRun(state, command.run);
@@ -320,7 +276,6 @@ const COMMANDS = {
     finish(state, heldBy(state, run), 'consumed');
     run.abandoned = true;
     leave(work);
-    return ['RETRY-005'];
   },
   deploy(state, { now, version, topics, handlers }) {
     requireNoRun(state);
@@ -330,27 +285,20 @@ const COMMANDS = {
     Object.assign(state, { version, topics, maintenance: null });
     if (state.status === 'draft') state.status = 'ready';
     if (state.error?.kind === 'blocked' && state.error.cause === 'logic') state.error = null;
-    return ['WORK-006', 'WORK-007'];
   },
-  publish(state, { publication }) {
-    publish(state, publication, '', []);
-    return ['EVENT-007', 'EVENT-010'];
-  },
+  publish: (state, { publication }) => publish(state, publication, '', []),
   block_workflow(state, { message }) {
     requireNoRun(state);
     refuseIf(state.error, 'error_stands');
     block(state, 'host', '', message);
-    return ['WORK-003'];
   },
   enter_maintenance(state) {
     requireNoRun(state);
     refuseIf(isUnresolved(state), 'mutation_unresolved');
     state.maintenance ??= { run: '', handler: '', message: '' };
-    return ['WORK-005'];
   },
   exit_maintenance(state) {
     refuseIf(!state.maintenance, 'not_in_maintenance');
     state.maintenance = null;
-    return ['WORK-005'];
   },
 };
