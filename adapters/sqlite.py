@@ -33,7 +33,7 @@ from ..kernel.ports import (
     StoreError,
     StoreFull,
 )
-from ..kernel.types import new_workflow
+from ..kernel.types import State, new_workflow
 from ..kernel.window import named
 from .clock import ForwardClock, wall_clock_ms
 from .pages import EVENTS, REPLACE_EVENT, VIEWED, Pages, view
@@ -85,6 +85,7 @@ MIGRATIONS: Final = (
 )
 """Statements that lead from each schema version to the next. What was released never changes; append."""
 
+OLDEST: Final = f"{EVENTS} AND topic = ? AND status = 'pending' ORDER BY seq LIMIT 1"
 PUT_EVENT: Final = f"""
     INSERT INTO events (workflow, {", ".join(EVENT_COLUMNS)}) VALUES (?{", ?" * len(EVENT_COLUMNS)}) {REPLACE_EVENT}"""
 PUT_TRANSITION: Final = f"""
@@ -109,6 +110,8 @@ class SQLiteStore(Pages):
         self._reach = reach
         self._busy_ms = busy_ms
         self._commits = 0
+        self._heads: dict[str, tuple[int, State]] = {}
+        """The latest version and head that were seen of each workflow, so that they are not read twice."""
         with self._troubles_named():
             if not self._path.exists():
                 self._create_file()
@@ -124,7 +127,8 @@ class SQLiteStore(Pages):
 
     def _connect(self, mode: str, busy_ms: int = 0, path: Path | None = None) -> sqlite3.Connection:
         uri = f"file:{quote(str((path or self._path).absolute()))}?{mode}"
-        return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=busy_ms / 1000)
+        # Threads may share a store, one call at a time; whoever shares it sees to that.
+        return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=busy_ms / 1000, check_same_thread=False)
 
     def _create_file(self) -> None:
         """Make it beside its place and put it there when it is whole: nobody ever finds half a store."""
@@ -275,6 +279,12 @@ class SQLiteStore(Pages):
         self._reach(f"{point}: after")
         return cursor.rowcount
 
+    def _write_all(self, point: str, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        if rows:
+            self._reach(f"{point}: before")
+            self._connection.executemany(statement, rows)
+            self._reach(f"{point}: after")
+
     @contextmanager
     def _writing(self, connection: sqlite3.Connection | None = None) -> Iterator[None]:
         """One transaction: all of it is durable when this ends, or nothing of it has happened."""
@@ -343,16 +353,18 @@ class SQLiteStore(Pages):
                 self._connection.execute("COMMIT")
 
     def _load(self, workflow: str, command: Command | None) -> Loaded:
-        text, version, changed_at = self._row(workflow, "head, version, changed_at")
+        execute = self._connection.execute
+        version, changed_at = self._row(workflow, "version, changed_at")
         self._clock.saw(changed_at)
-        head = decode_state(text)
-        found = self._all(f"{EVENTS} AND status = 'reserved'", workflow)
+        if self._heads.get(workflow, (-1, None))[0] != version:
+            [(text,)] = execute("SELECT head FROM workflows WHERE name = ?", (workflow,))
+            self._heads[workflow] = version, decode_state(text)
+        head = self._heads[workflow][1]
+        found = execute(f"{EVENTS} AND status = 'reserved'", (workflow,)).fetchall()
         for topic in head.topics:
-            found += self._all(
-                f"{EVENTS} AND topic = ? AND status = 'pending' ORDER BY seq LIMIT 1", workflow, topic
-            )  # fmt: skip
+            found += execute(OLDEST, (workflow, topic))
         for key in named(head, command) if command is not None else ():
-            found += self._all(f"{EVENTS} AND topic = ? AND id = ?", workflow, *key)
+            found += execute(f"{EVENTS} AND topic = ? AND id = ?", (workflow, *key))
         events = {event.seq: event for event in map(event_of, found)}
         return Loaded(head._replace(events=tuple(events[seq] for seq in sorted(events))), version)
 
@@ -367,11 +379,10 @@ class SQLiteStore(Pages):
                 if self._write("head", MOVE_HEAD, moving) != 1:
                     version, *held = self._row(change.workflow, "version, lease_host, lease_token, lease_expires_at")
                     return self._version_of(change, version, lease, Lease(change.workflow, *held))
-                for line in lines:
-                    self._write("transition", PUT_TRANSITION, line)
-                for event in change.events:
-                    self._write("event", PUT_EVENT, (change.workflow, *event_row(event)))
+                self._write_all("transitions", PUT_TRANSITION, lines)
+                self._write_all("events", PUT_EVENT, [(change.workflow, *event_row(e)) for e in change.events])
             self._commits += 1
+            self._heads[change.workflow] = change.version, change.head
         return change.version
 
     def lease(self, workflow: str, host: str, ttl_ms: int) -> Lease | None:
