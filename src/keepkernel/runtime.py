@@ -1,0 +1,432 @@
+"""Puts the parts together: a store, scripts in the sandbox, connectors, and a host for every workflow."""
+
+import json
+import os
+import secrets
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from socket import gethostname
+from typing import Any, Final, NamedTuple
+
+from . import story
+from .adapters.clock import wall_clock_ms
+from .adapters.connectors import ConfigError, Connections
+from .adapters.control import Control
+from .adapters.host import Host, Said, at_once
+from .adapters.service import Service, shared
+from .adapters.stores import open_store
+from .book import HIDDEN, Chapter
+from .kernel import commands as c
+from .kernel.policy import Policy
+from .kernel.ports import Change, Store, StoreBusy
+from .kernel.respond import Answer
+from .kernel.runs import permission
+from .kernel.types import Accepted, CallHandler, Key, Publication, Reconcile, Repair, Send, State
+from .log import Log
+from .office import Office
+from .sandbox.bridge import Tool
+from .sandbox.engine import Workers
+from .sandbox.handlers import Scripts
+from .sandbox.loader import BadScript, Script, load
+from .settings import CONFIG, Place, Settings, Unusable, read_settings
+from .story import Document
+
+SCRIPTS: Final = f"{HIDDEN}scripts"
+"""The workflow that keeps the texts of all versions as its events, so that every store keeps them, and for good."""
+TOPIC: Final = "script"
+STDERR_MAX: Final = 2_000
+OPEN_S: Final = 5.0
+"""A store that is busy may be so with a command that is about to end."""
+PATIENCE_S: Final = 60.0
+GRACE_S: Final = 60.0
+
+News = Callable[[Document], None]
+Submit = Callable[[str, c.Command], Said]
+
+
+def fresh_id() -> str:
+    """Sixty random bits in letters and digits that nobody mistakes for one another."""
+    number = secrets.randbits(60)
+    return "".join("0123456789abcdefghjkmnpqrstvwxyz"[number >> shift & 31] for shift in range(0, 60, 5))
+
+
+def version_of(source: str) -> str:
+    return sha256(source.encode()).hexdigest()[:16]
+
+
+def open_patiently(place: Place) -> Store:
+    scheme, _, location = place.url.partition(":")
+    if scheme in ("duckdb", "sqlite"):
+        Path(location).parent.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + OPEN_S
+    while True:
+        try:
+            return open_store(place.url)
+        except StoreBusy:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+
+
+class Undriven:
+    """Stands where a host needs handlers and connectors, and only submits commands of people."""
+
+    def call(self, state: State, effect: CallHandler) -> Answer:
+        raise AssertionError("a host for commands of people drives nothing")
+
+    def send(self, effect: Send) -> Answer:
+        raise AssertionError("a host for commands of people sends nothing")
+
+    def reconcile(self, effect: Reconcile) -> Answer:
+        raise AssertionError("a host for commands of people asks nothing")
+
+
+def host_for_people(store: Store) -> Host:
+    nothing = Undriven()
+    return Host(store, nothing, nothing, name="people", fresh_id=fresh_id, clock=wall_clock_ms)
+
+
+# --- scripts -----------------------------------------------------------------------------------------
+
+
+class Archive:
+    """The texts of scripts by their version, which is a digest of the text."""
+
+    def __init__(self, store: Store, people: Host) -> None:
+        self._store = store
+        self._people = people
+
+    def keep(self, script: Script, file: str) -> str:
+        if self._store.create(SCRIPTS, Policy(json_max_chars=10**8)):
+            self._submit(c.Deploy(0, "1", (TOPIC,), ()))
+        version = version_of(script.source)
+        payload = json.dumps({"workflow": script.name, "file": file, "source": script.source})
+        self._submit(c.Publish(0, Publication(Key(TOPIC, version), f"{script.name} {version}", payload)))
+        return version
+
+    def _submit(self, command: c.Command) -> None:
+        said = self._people.submit(SCRIPTS, at_once(command), leased=False)
+        assert said is not None
+        assert isinstance(said.outcome, Accepted), said.outcome
+
+    def deploy(self, submit: Submit, script: Script, file: str, policy: Policy) -> Document:
+        """Put a script in place, unless it is there already."""
+        self._store.create(script.name, policy)
+        warnings = [str(warning) for warning in script.warnings]
+        version = version_of(script.source)
+        told = {"workflow": script.name, "command": "deploy", "version": version, "warnings": warnings}
+        state = self._store.load(script.name).state
+        if state.version == version and state.maintenance is None:
+            return {**told, "accepted": True, "unchanged": True, "rules": []}
+        self.keep(script, file)
+        said = submit(script.name, c.Deploy(0, version, script.topics, script.handlers))
+        return {**told, "unchanged": False, **story.accepted(said.outcome)}
+
+    def source(self, workflow: str, version: str) -> str:
+        return str(self._kept(version)["source"])
+
+    def _kept(self, version: str) -> dict[str, Any]:
+        event = self._store.get(SCRIPTS, Key(TOPIC, version))
+        if event is None:
+            raise LookupError(f"the text of version {version} is not in the store; deploy the script again")
+        kept: dict[str, Any] = json.loads(event.payload)
+        return kept
+
+
+class Given(NamedTuple):
+    """A workflow file that was found to be in order."""
+
+    path: Path
+    script: Script
+
+
+def read_files(paths: list[Path], tools: Collection[str]) -> list[Given]:
+    """Load workflow files; everything that is wrong with any of them is told at once."""
+    problems: list[str] = []
+    given: list[Given] = []
+    for path in paths:
+        try:
+            given.append(Given(path, checked(path.read_text(encoding="utf-8"), str(path), tools)))
+        except FileNotFoundError:
+            problems.append(f"{path}: there is no such file")
+        except OSError as error:
+            problems.append(f"{path}: {error.strerror}")
+        except UnicodeDecodeError:
+            problems.append(f"{path}: it is not a text in UTF-8")
+        except Unusable as unusable:
+            problems += unusable.problems
+    names = [one.script.name for one in given]
+    problems += [
+        f"two files are called {name}; rename one" for name in sorted({n for n in names if names.count(n) > 1})
+    ]
+    if problems:
+        raise Unusable(*problems)
+    return given
+
+
+def connections_of(config: Path, tell: Callable[[str, str], None]) -> Connections:
+    if not config.exists():
+        return Connections({}, tell=tell)
+    try:
+        return Connections.from_config(config, tell=tell)
+    except ConfigError as error:
+        raise Unusable(str(error)) from None
+
+
+def checked(source: str, file: str, tools: Collection[str]) -> Script:
+    """The script of a file, in a worker that nobody else uses."""
+    workers = Workers()
+    try:
+        return load(source, tools, workers)
+    except BadScript as bad:
+        raise Unusable(*(f"{file}: {problem}" for problem in bad.problems)) from None
+    finally:
+        workers.close()
+
+
+class ToolsOf:
+    """The connectors as the sandbox knows them."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._tools = {name: Tool(*tool) for name, tool in connections.catalogue().items()}
+        self.read = connections.read
+
+    def catalogue(self) -> Mapping[str, Tool]:
+        return self._tools
+
+
+# --- a host that runs --------------------------------------------------------------------------------
+
+
+class Wanted(NamedTuple):
+    """What `keepkernel run` was asked for."""
+
+    files: list[Path]
+    config: Path
+    repair: str = ""
+
+
+class Runtime:
+    """A running host: its store, its workflows, and its control socket."""
+
+    def __init__(self, wanted: Wanted, place: Place, settings: Settings, news: News) -> None:
+        self.place = place
+        self.settings = settings
+        self.news = news
+        self.log = Log(place.log)
+        self.repair_command = wanted.repair or settings.host.repair
+        self.connections = connections_of(wanted.config, self.tell_tool)
+        self.tools = ToolsOf(self.connections)
+        self.workers: list[Workers] = []
+        self.given = read_files(wanted.files, self.tools.catalogue())
+        self._require_tools(wanted.config)
+        self.control = Control(place.socket) if place.socket else None
+
+    def _require_tools(self, config: Path) -> None:
+        tools = self.connections.catalogue()
+        problems = [
+            f"{config}: workflows.{name} grants {tool}, which no connector provides; there are {', '.join(tools)}"
+            for name in (one.script.name for one in self.given)
+            for tool, _ in self.settings.of(name).modes()
+            if tool not in tools
+        ]
+        if problems:
+            raise Unusable(*problems)
+
+    def _workers(self) -> Workers:
+        """Every thread has its own, so that nobody waits for another's."""
+        self.workers.append(Workers())
+        return self.workers[-1]
+
+    def open(self) -> None:
+        """Open the store, deploy what is new, and let every workflow run."""
+        self._raw = open_patiently(self.place)
+        self.store = shared(self._raw, self._watch)
+        self.people = host_for_people(self.store)
+        self.archive = Archive(self.store, self.people)
+        files = {one.script.name: one for one in self.given}
+        hosts = {name: self._host(one) for name, one in files.items()}
+        self.service = Service(hosts, self.people, self.tell)
+        for name, one in files.items():
+            self._prepare(name, one, hosts[name])
+        self.service.start()
+        if self.control is not None:
+            office = Office(self.store, self._submit, self._deploy, {"pid": os.getpid(), "workflows": list(files)})
+            self.control.listen(office.answer)
+
+    def _host(self, one: Given) -> Host:
+        handlers = Scripts(self._workers(), self.archive.source, self.store, self.tools, self._logged)
+        name = f"{gethostname()} {self.place.url.partition(':')[0]}"
+        repair = Repairs(self, one).repair if self.repair_command else None
+        parts = (self.store, handlers, self.connections)
+        return Host(*parts, name=name, fresh_id=fresh_id, clock=wall_clock_ms, repair=repair)
+
+    def _prepare(self, name: str, one: Given, host: Host) -> None:
+        self.store.create(name, self.settings.policy(name))
+        if not host.start(name):
+            self.tell(name, "another host drives it; this one waits")
+            return
+        told = self.archive.deploy(self._at_once, one.script, str(one.path), self.settings.policy(name))
+        for warning in told["warnings"]:
+            self.tell(name, f"{one.path}: {warning}")
+        state = self.store.load(name).state
+        for tool, mode in self.settings.of(name).modes():
+            if permission(state, tool) != mode:
+                self._at_once(name, c.Grant(0, tool, mode))
+        if state.status == "ready":
+            self._at_once(name, c.Resume(0))
+        elif state.status == "paused":
+            self.tell(name, f"it is paused; go on with keepkernel resume --workflow {name}")
+
+    def close(self) -> None:
+        if self.control is not None:
+            self.control.close()
+        self._raw.close()
+        self.release()
+
+    def release(self) -> None:
+        """Let go of everything but the store."""
+        self.connections.close()
+        for workers in self.workers:
+            workers.close()
+
+    # -- what others ask for
+
+    def _at_once(self, workflow: str, command: c.Command) -> Said:
+        said = self.people.submit(workflow, at_once(command), leased=False)
+        assert said is not None
+        return said
+
+    def _submit(self, workflow: str, command: c.Command) -> Said:
+        return self.service.submit(workflow, command, PATIENCE_S)
+
+    def _deploy(self, source: str, file: str) -> Document:
+        script = checked(source, file, self.tools.catalogue())
+        return self.archive.deploy(self._submit, script, file, self.settings.policy(script.name))
+
+    # -- what is told
+
+    def _watch(self, change: Change) -> None:
+        if not change.workflow.startswith(HIDDEN):
+            self.service.wake(change.workflow)
+            for line in story.news(change):
+                self.tell_all(line)
+
+    def tell_all(self, line: Document) -> None:
+        line = {**line, "text": self.connections.masked(line["text"])}
+        self.log.write(line)
+        self.news(line)
+
+    def tell(self, workflow: str, text: str) -> None:
+        self.tell_all({"at": story.when(wall_clock_ms()), "workflow": workflow, "kind": "host", "text": text})
+
+    def tell_tool(self, tool: str, text: str) -> None:
+        self.log.write({"at": story.when(wall_clock_ms()), "workflow": "", "kind": "tool", "text": f"{tool}: {text}"})
+
+    def _logged(self, workflow: str, run: str, lines: tuple[str, ...]) -> None:
+        for text in lines:
+            at = story.when(wall_clock_ms())
+            self.tell_all({"at": at, "workflow": workflow, "kind": "script", "run": run, "text": text})
+
+
+class Repairs:
+    """Hands a script that failed to a command that may mend its file; the kernel counts how often."""
+
+    def __init__(self, runtime: Runtime, one: Given) -> None:
+        self.runtime = runtime
+        self.one = one
+
+    def repair(self, work: Repair) -> None:
+        """Call the command with the evidence, and deploy what it left; whoever can not be helped is blocked."""
+        name = self.one.script.name
+        trouble = self._call(name, work)
+        if not trouble:
+            trouble = self._take_up(name)
+        if trouble:
+            self.runtime.tell(name, f"the repair did not help: {trouble}")
+            self.runtime._at_once(name, c.BlockWorkflow(0, f"the repair did not help: {trouble}"))
+
+    def _call(self, name: str, work: Repair) -> str:
+        evidence = json.dumps(self.evidence(name, work))
+        self.runtime.tell(name, f"calls {self.runtime.repair_command} to mend {work.handler}")
+        seconds = self.runtime.settings.host.repair_seconds
+        try:
+            done = subprocess.run(
+                shlex.split(self.runtime.repair_command),
+                input=self.runtime.connections.masked(evidence).encode(),
+                capture_output=True,
+                timeout=seconds,
+                check=False,
+                cwd=self.one.path.absolute().parent,
+            )
+        except subprocess.TimeoutExpired:
+            return f"the repair command took more than {seconds} s"
+        except OSError as error:
+            return f"the repair command does not start: {error}"
+        said = done.stderr.decode(errors="replace").strip()[-STDERR_MAX:]
+        return f"the repair command ended with {done.returncode}: {said}" if done.returncode else ""
+
+    def _take_up(self, name: str) -> str:
+        """Deploy the file as it is now; one that was left as it was gets another try (WORK-005)."""
+        try:
+            source = self.one.path.read_text(encoding="utf-8")
+            script = checked(source, str(self.one.path), self.runtime.tools.catalogue())
+        except (OSError, UnicodeDecodeError, Unusable) as error:
+            return f"the file can not be used: {error}"
+        if script.name != name:
+            return f"the file is called {script.name} now"
+        if self.runtime.store.load(name).state.version == version_of(source):
+            self.runtime._at_once(name, c.ExitMaintenance(0))
+            return ""
+        policy = self.runtime.settings.policy(name)
+        told = self.runtime.archive.deploy(self.runtime._at_once, script, str(self.one.path), policy)
+        return "" if told["accepted"] else str(told["refused"])
+
+    def evidence(self, name: str, work: Repair) -> Document:
+        chapter = Chapter(self.runtime.store, name)
+        run = chapter.run(work.run)
+        state = chapter.state
+        row = next((h for h in state.handlers if h.declared.name == work.handler), None)
+        return {
+            "workflow": name,
+            "file": str(self.one.path.absolute()),
+            "version": state.version,
+            "script": self.runtime.archive.source(name, run.version if run else state.version),
+            "handler": work.handler,
+            "error": work.message,
+            "failures": row.logic_failures if row else 0,
+            "run": story.run_row(chapter, run) if run else None,
+            "trace": story.explain_run(chapter, run, self.runtime.store.now())["story"] if run else [],
+            "tools": self.runtime.connections.documents(),
+        }
+
+
+# --- without a host ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def office_on(place: Place, config: Path | None = None) -> Iterator[Office]:
+    """The office of a store that no host runs on."""
+    store = open_patiently(place)
+    people = host_for_people(store)
+
+    def submit(workflow: str, command: c.Command) -> Said:
+        said = people.submit(workflow, at_once(command), leased=False)
+        assert said is not None
+        return said
+
+    def deploy_here(source: str, file: str) -> Document:
+        path = config or Path(file).absolute().parent / CONFIG
+        with connections_of(path, lambda tool, text: None) as connections:
+            script = checked(source, file, connections.catalogue())
+        return Archive(store, people).deploy(submit, script, file, read_settings(path).policy(script.name))
+
+    try:
+        yield Office(store, submit, deploy_here)
+    finally:
+        store.close()

@@ -1,0 +1,581 @@
+"""What happened and what can be done, as documents for programs with words for people in them. It decides nothing.
+
+Where a document says that something can be done, the kernel was asked: the command was stepped, and not committed.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Final
+
+from .book import Book, Chapter, NotFound
+from .kernel import commands as c
+from .kernel import gate
+from .kernel.boundary import side, unresolved
+from .kernel.ports import Change, Transition
+from .kernel.reasons import REASONS
+from .kernel.schedule import Idle, schedule
+from .kernel.step import step
+from .kernel.types import Accepted, Event, Key, Mutation, Rejected, Run, State
+
+Document = dict[str, Any]
+
+SECRET: Final = re.compile(
+    r"pass(word|wd|phrase)?$|secret|token|api[-_]?key|authori[sz]ation|credential", re.IGNORECASE
+)
+COVER: Final = "•••"
+RESOLUTIONS: Final = {
+    "try-again": (c.TryAgain, "ask the target again whether it happened"),
+    "didnt-happen": (c.DidntHappen, "it did not happen: the inputs are taken up afresh"),
+    "skip": (c.SkipMutation, "give the inputs up; what follows runs, and is told so"),
+    "happened": (c.AssertApplied, "it did happen: go on with what follows"),
+}
+
+
+def when(ms: int) -> str:
+    """A time in the words of ISO 8601.
+
+    >>> when(1_500)
+    '1970-01-01T00:00:01Z'
+    """
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def masked(value: Any) -> Any:
+    """A JSON value in which whatever is named like a secret is covered.
+
+    >>> masked({"to": "ann", "auth": {"api_key": "1234"}})
+    {'to': 'ann', 'auth': {'api_key': '•••'}}
+    """
+    match value:
+        case dict():
+            return {k: COVER if SECRET.search(k) and isinstance(v, str) else masked(v) for k, v in value.items()}
+        case list():
+            return [masked(item) for item in value]
+    return value
+
+
+def parsed(text: str) -> Any:
+    return masked(json.loads(text)) if text else None
+
+
+def shortly(value: Any, limit: int = 200) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def listed(titles: list[str], limit: int = 3) -> str:
+    """
+    >>> listed(["a", "b"]), listed(["a", "b", "c", "d", "e"])
+    ('a, b', 'a, b, c and 2 more')
+    """
+    more = len(titles) - limit
+    return ", ".join(titles) if more <= 0 else f"{', '.join(titles[:limit])} and {more} more"
+
+
+# --- a workflow --------------------------------------------------------------------------------------
+
+
+def status_of(chapter: Chapter, now: int) -> Document:
+    state = chapter.state
+    words, remedies = standing(chapter, now)
+    waiting = chapter.waiting()
+    held = sum(event.status == "reserved" for event in state.events)
+    error = state.error
+    return {
+        "workflow": state.workflow,
+        "status": state.status,
+        "version": state.version,
+        "standing": words,
+        "remedies": remedies,
+        "needs_person": needs_person(state),
+        "inputs": {"published": state.next_seq - 1, "waiting": waiting, "in_work": held},
+        "grants": {grant.tool: grant.mode for grant in state.grants},
+        "handlers": [
+            {
+                "name": row.declared.name,
+                "kind": row.declared.kind,
+                "failures": row.transient_failures + row.logic_failures,
+                "next": when(max(row.wake_at, row.due_at)) if max(row.wake_at, row.due_at) > 0 else None,
+            }
+            for row in state.handlers
+        ],
+        "error": None
+        if error is None
+        else {"kind": error.kind, "cause": error.cause, "run": error.run, "message": error.message},
+        "maintenance": None if state.maintenance is None else state.maintenance._asdict(),
+        "escalation": escalation(chapter, now),
+        "request": request_of(chapter),
+    }
+
+
+def needs_person(state: State) -> bool:
+    """Whether it stands still until somebody does something; a reconcile that still asks may settle it by itself."""
+    if unresolved(state.mutation) and state.mutation and state.mutation.status != "indeterminate":
+        return False
+    removed = isinstance(plan := schedule(state, 2**62, "x"), Idle) and plan.reason == "handler_removed"
+    return state.error is not None or state.maintenance is not None or removed
+
+
+def standing(chapter: Chapter, now: int) -> tuple[str, list[str]]:
+    """How a workflow stands, in a sentence, and what a person can do about it, as commands."""
+    state = chapter.state
+    on = f"--workflow {state.workflow}"
+    run, error = state.run, state.error
+    if gate.active(state) and run:
+        return f"{run.handler} is at work ({run.phase})", []
+    if run and unresolved(state.mutation) and state.mutation:
+        return uncertain(state, state.mutation, now)
+    if error is not None:
+        match error.kind, error.cause:
+            case "approval", "permission":
+                return f"{error.tool} is not granted", [f"keepkernel grant {error.tool} {on}"]
+            case "approval", "request":
+                return "a call waits for approval", [f"keepkernel approve {on}", f"keepkernel reject {on}"]
+            case "approval", _:
+                return f"access was refused: {error.message}", [f"keepkernel reconnect {on}"]
+            case "blocked", "logic":
+                return f"blocked: the script keeps failing: {error.message}", [
+                    f"keepkernel deploy FILE {on}",
+                    f"keepkernel retry {on}",
+                ]
+            case "blocked", _:
+                return f"blocked after too many failures: {error.message}", [f"keepkernel retry {on}"]
+        return f"a fault of the host: {error.message}", [f"keepkernel clear-error {on}"]
+    if state.maintenance is not None:
+        what = f"the script failed in {state.maintenance.handler}: {state.maintenance.message}"
+        remedies = [f"keepkernel deploy FILE {on}", f"keepkernel retry {on}"]
+        return (what if state.maintenance.run else "in maintenance, set by hand"), remedies
+    if state.status != "active":
+        told = {"draft": "nothing is deployed", "ready": "deployed, and not started", "paused": "paused by a person"}
+        return told[state.status], [f"keepkernel resume {on}"] if state.status != "draft" else []
+    plan = schedule(state, now, "x")
+    if isinstance(plan, Idle) and plan.reason == "handler_removed" and run:
+        return f"{run.handler} has work to finish and is not in the script any more", [
+            f"keepkernel deploy FILE {on}",
+            f"keepkernel abandon {run.id}",
+        ]
+    if now < state.backoff_until:
+        return f"waits until {when(state.backoff_until)} after a failure", [f"keepkernel retry {on}"]
+    if run is not None:
+        return f"{run.handler} goes on with what follows its mutation", []
+    due = [max(row.wake_at, row.due_at) for row in state.handlers if max(row.wake_at, row.due_at) > now]
+    ready = not isinstance(plan, Idle) and "until" not in plan._fields
+    return ("has work to do" if ready else f"idle until {when(min(due))}" if due else "idle"), []
+
+
+def uncertain(state: State, record: Mutation, now: int) -> tuple[str, list[str]]:
+    if record.status == "indeterminate":
+        told = f"nobody knows whether {record.tool} happened"
+        return told, [f"keepkernel explain {record.run}", f"keepkernel resolve {record.run} --as …"]
+    due = max(record.next_attempt_at, now)
+    return f"finds out whether {record.tool} happened; asks at {when(due)}", [f"keepkernel explain {record.run}"]
+
+
+def request_of(chapter: Chapter) -> Document | None:
+    """The call that waits for approval, as the host saw it (SCRIPT-008)."""
+    error = chapter.state.error
+    if error is None or error.request is None:
+        return None
+    run = chapter.run(error.run)
+    record = chapter.record(run) if run else None
+    return {
+        "digest": error.request.digest,
+        "tool": error.request.tool,
+        "params": parsed(record.params) if record else None,
+        "inputs": chapter.titles(error.request.events),
+        "run": error.run,
+    }
+
+
+def escalation(chapter: Chapter, now: int) -> Document | None:
+    """All that a person needs who must say what became of a mutation; None when nothing is unknown."""
+    state, run, record = chapter.state, chapter.state.run, chapter.state.mutation
+    if run is None or record is None or not unresolved(record) or gate.active(state):
+        return None
+    asked = f"it was asked {record.attempts} times" if record.attempts else "it was not asked yet"
+    way = (
+        f"the target can be asked; {asked}, and did not settle it"
+        if record.reconcilable
+        else "the target can not be asked"
+    )
+    landed = now >= record.may_land_until
+    return {
+        "mutation": record.run,
+        "workflow": state.workflow,
+        "handler": run.handler,
+        "tool": record.tool,
+        "attempted": parsed(record.params),
+        "key": record.key,
+        "claim": run.title,
+        "inputs": chapter.titles(run.reserved),
+        "status": record.status,
+        "why": "the call was sent, and no answer came that settles whether it happened",
+        "ended": run.message,
+        "verifiable": record.reconcilable,
+        "verification": way,
+        "may_land_until": when(record.may_land_until),
+        "check": (
+            f"look at the target of {record.tool} for a change with these parameters or the key {record.key}; "
+            + ("it can not land any more" if landed else f"it may still land until {when(record.may_land_until)}")
+        ),
+        "choices": [choice(state, record.run, name, now) for name in RESOLUTIONS],
+    }
+
+
+def choice(state: State, run: str, name: str, now: int) -> Document:
+    command, means = RESOLUTIONS[name]
+    outcome = step(state, command(now, run))
+    refused = isinstance(outcome, Rejected)
+    return {
+        "as": name,
+        "means": means,
+        "possible": not refused,
+        "why_not": refusal(outcome) if isinstance(outcome, Rejected) else None,
+        "command": f"keepkernel resolve {run} --as {name}",
+    }
+
+
+def refusal(outcome: Rejected) -> Document:
+    reason = REASONS[outcome.reason]
+    detail = outcome.detail
+    if outcome.reason == "too_early" and detail.isdigit():
+        detail = when(int(detail))
+    return {
+        "reason": outcome.reason,
+        "rule": outcome.rule,
+        "detail": detail,
+        "why": reason.why,
+        "remedy": reason.remedy,
+    }
+
+
+# --- lists -------------------------------------------------------------------------------------------
+
+
+def inputs(chapter: Chapter, limit: int) -> list[Document]:
+    """The newest inputs, each with what came of it; the oldest of them first."""
+    came: dict[Key, list[Event]] = {}
+    rows: list[Document] = []
+    for event in chapter.events():
+        for cause in event.causes:
+            came.setdefault(cause, []).append(event)
+        if not event.causes:
+            outputs = [after.title for after in reversed(came.get(event.key, []))]
+            rows.append(
+                {
+                    "workflow": chapter.workflow,
+                    "topic": event.key.topic,
+                    "id": event.key.id,
+                    "title": event.title,
+                    "status": event.status,
+                    "came_of_it": outcome_of(chapter, event, outputs),
+                    "outputs": outputs,
+                    "run": event.owner or None,
+                }
+            )
+            if len(rows) == limit:
+                break
+    return rows[::-1]
+
+
+def outcome_of(chapter: Chapter, event: Event, outputs: list[str]) -> str:
+    """What became of an event, in a few words."""
+    if event.status == "pending":
+        return "waits"
+    run = chapter.run(event.owner) if event.owner else None
+    record = chapter.record(run) if run else None
+    if event.status == "skipped":
+        return "skipped" if not outputs else f"skipped; {listed(outputs)}"
+    if event.status == "reserved" and run is not None:
+        if side(run, record) == "UNCERTAIN" and record and run.status != "active":
+            return f"nobody knows whether {record.tool} happened"
+        if run.outcome == "success" and record:
+            return f"{record.tool} is done; what follows is not"
+        return f"in work ({run.phase})"
+    if outputs:
+        return listed(outputs)
+    if run is not None and run.title:
+        return run.title
+    return f"{record.tool} done" if record is not None and record.status == "applied" else "done"
+
+
+def outputs(chapter: Chapter, limit: int) -> list[Document]:
+    """The newest changes outside, and the events that came of inputs; the oldest of them first."""
+    return list(islice(_outputs(chapter), limit))[::-1]
+
+
+def _outputs(chapter: Chapter) -> Iterator[Document]:
+    emitted: dict[str, list[Event]] = {}
+    for event in chapter.events():
+        if event.causes:
+            emitted.setdefault(event.created_by, []).append(event)
+    for run in chapter.runs():
+        shared = {"workflow": chapter.workflow, "run": run.id, "at": when(run.created_at)}
+        for event in emitted.get(run.id, []):
+            from_inputs = chapter.titles(event.causes)
+            yield {
+                **shared,
+                "what": "event",
+                "title": event.title,
+                "from": from_inputs,
+                "topic": event.key.topic,
+                "id": event.key.id,
+            }
+        record = chapter.record(run) if not run.retry_of else None
+        if record is not None and record.status == "applied":
+            title = run.title or record.tool
+            from_inputs = chapter.titles(run.causes)
+            yield {
+                **shared,
+                "what": "change",
+                "title": title,
+                "from": from_inputs,
+                "tool": record.tool,
+                "params": parsed(record.params),
+                "result": parsed(run.result),
+            }
+
+
+def runs(chapter: Chapter, limit: int) -> list[Document]:
+    return [run_row(chapter, run) for run in islice(chapter.runs(), limit)][::-1]
+
+
+def run_row(chapter: Chapter, run: Run) -> Document:
+    return {
+        "workflow": chapter.workflow,
+        "run": run.id,
+        "handler": run.handler,
+        "status": run.status,
+        "phase": run.phase,
+        "began": when(run.created_at),
+        "inputs": len(run.reserved),
+        "title": run.title,
+        "message": run.message,
+        "retry_of": run.retry_of or None,
+    }
+
+
+# --- the whole story ---------------------------------------------------------------------------------
+
+
+def explain(book: Book, wanted: str, workflow: str, now: int) -> Document:
+    """The story of a run, an event or a mutation, whichever has this name."""
+    try:
+        chapter, event = book.find_event(wanted, workflow)
+    except NotFound as no_event:
+        try:
+            chapter, run = book.find_run(wanted.rpartition("/")[2], workflow)
+        except NotFound as no_run:
+            told = no_run if "may mean" in str(no_run) or "may mean" not in str(no_event) else no_event
+            raise NotFound(str(told).replace("a run;", "a run, an event or a mutation;")) from None
+        return explain_run(chapter, run, now)
+    return explain_event(chapter, event, now)
+
+
+def explain_event(chapter: Chapter, event: Event, now: int) -> Document:
+    maker = chapter.run(event.created_by) if event.created_by else None
+    causes = chapter.titles(event.causes)
+    came = f"Came of {listed(causes)}" if causes else "An input from outside"
+    lines = [f"{came}, published by {maker.handler} in run {maker.id}." if maker else f"{came}."]
+    run = chapter.run(event.owner) if event.owner else None
+    if event.status == "pending":
+        words, remedies = standing(chapter, now)
+        lines += ["No run has taken it yet, or the last one gave it back.", f"The workflow: {words}."]
+        remedies = [*remedies, f"keepkernel skip {event.key.id}"]
+        return story("event", chapter, f"{event.key.topic}/{event.key.id}", event.title, lines, remedies)
+    if run is None:
+        lines.append(f"It is {event.status}.")
+        return story("event", chapter, f"{event.key.topic}/{event.key.id}", event.title, lines, [])
+    of_run = explain_run(chapter, run, now)
+    lines += [f"It is {event.status}, by run {run.id}:", *of_run["story"]]
+    document = story("event", chapter, f"{event.key.topic}/{event.key.id}", event.title, lines, of_run["remedies"])
+    return {**document, "escalation": of_run["escalation"]}
+
+
+def explain_run(chapter: Chapter, run: Run, now: int) -> Document:
+    lines = [f"{when(line.at)}  {words}" for line, words in timeline(chapter, run)]
+    live = chapter.state.run
+    mine = live is not None and live.id == run.id
+    if mine or (chapter.state.error and chapter.state.error.run == run.id):
+        words, remedies = standing(chapter, now)
+        lines.append(f"Now: {words}.")
+    else:
+        remedies = []
+        retry = next((later for later in chapter.runs() if later.retry_of == run.id), None)
+        lines.append(f"It was taken up again by run {retry.id}." if retry else f"It is over: {run.status}.")
+    document = story("run", chapter, run.id, run.title or run.handler, lines, remedies)
+    return {**document, **run_row(chapter, run), "escalation": escalation(chapter, now) if mine else None}
+
+
+def story(kind: str, chapter: Chapter, name: str, title: str, lines: list[str], remedies: list[str]) -> Document:
+    return {
+        "kind": kind,
+        "workflow": chapter.workflow,
+        "name": name,
+        "title": title,
+        "story": lines,
+        "remedies": remedies,
+        "escalation": None,
+    }
+
+
+def timeline(chapter: Chapter, run: Run) -> list[tuple[Transition, str]]:
+    """What the journal says of a run, from its beginning."""
+    lines: list[tuple[Transition, str]] = []
+    for line in chapter.transitions():
+        if getattr(line.command, "run", "") == run.id and (words := words_of(chapter, run, line.command)):
+            lines.append((line, words))
+        if isinstance(line.command, c.CreateRun | c.CreateRetry) and line.command.run == run.id:
+            break
+    return lines[::-1]
+
+
+BY: Final = {
+    "call": "its own answer says so",
+    "inline": "asked at once, the target says so",
+    "reconcile": "asked later, the target says so",
+}
+
+
+def words_of(chapter: Chapter, run: Run, command: c.Command) -> str:
+    """A command of a run in words; none for those that only lead from one phase to the next."""
+    match command:
+        case c.CreateRun():
+            return f"{run.handler} begins."
+        case c.CreateRetry(retry_of=before):
+            return f"{run.handler} takes up run {before} again, after its mutation."
+        case c.Prepared(reservations=()):
+            return "It found nothing to do."
+        case c.Prepared(reservations=keys, title=title):
+            return f"It selected {listed(chapter.titles(keys))}{f', for: {title}' if title else ''}."
+        case c.RecordMutation(tool=tool, params=params):
+            return f"It wants to call {tool} with {shortly(parsed(params))}."
+        case c.SendMutation():
+            return "The call was sent."
+        case c.ApplyMutation(by=by, result=result):
+            return f"It happened: {BY[by]}{f', with {shortly(parsed(result))}' if result != 'null' else ''}."
+        case c.FailMutation(by=by):
+            return f"It did not happen: {BY[by]}."
+        case c.LoseTrack():
+            return "No answer came that settles whether it happened."
+        case c.ReconcileRetry(early=early):
+            return (
+                "The target was asked, while the call may still land."
+                if early
+                else "The target was asked, and could not tell."
+            )
+        case c.Exhaust():
+            return "The target will not be asked any more: a person decides."
+        case c.TryAgain():
+            return "A person wants the target to be asked again."
+        case c.DidntHappen():
+            return "A person says that it did not happen."
+        case c.SkipMutation():
+            return "A person gave the inputs up."
+        case c.AssertApplied():
+            return "A person says that it happened."
+        case c.EndRun(status=status, message=message):
+            return f"It stopped: {status}{f' ({message})' if message else ''}."
+        case c.CommitConsumer(publications=made) | c.CommitProducer(publications=made):
+            return f"It is done{f', and published {listed([p.title for p in made])}' if made else ''}."
+        case c.Abandon():
+            return "A person gave up what follows its mutation."
+    return ""
+
+
+# --- as it happens -----------------------------------------------------------------------------------
+
+
+def news(change: Change) -> Iterator[Document]:
+    """What a change that is durable now means to somebody who looks on."""
+    shared = {"workflow": change.workflow}
+    for command, _, retired in change.done:
+        at = {**shared, "at": when(command.now)}
+        run = retired.run or change.head.run
+        match command:
+            case c.CommitProducer(publications=made) if made and run:
+                new = [e for e in change.events if e.created_by == command.run]
+                if new:
+                    yield {
+                        **at,
+                        "kind": "inputs",
+                        "run": command.run,
+                        "text": f"{run.handler}: {plural(len(new), 'new input')}: {titles_of(new)}",
+                        "count": len(new),
+                    }
+            case c.CommitConsumer(publications=made) if retired.run and retired.run.reserved:
+                held = frozenset(retired.run.reserved)
+                titles = [e.title for e in change.events if e.key in held]
+                came = [p.title for p in made] or [retired.run.title or f"done by {retired.run.handler}"]
+                yield {
+                    **at,
+                    "kind": "done",
+                    "run": command.run,
+                    "text": f"{listed(titles)} → {listed(came)}",
+                    "count": len(titles),
+                }
+            case c.EndRun(status=status, message=message):
+                ended = retired.run or change.head.run
+                handler = ended.handler if ended else "?"
+                told = ended.status if ended else status
+                yield {
+                    **at,
+                    "kind": "stopped",
+                    "run": command.run,
+                    "text": f"{handler} stopped: {told}{f': {message}' if message else ''}",
+                }
+            case c.ReconcileRetry() | c.Exhaust() | c.FailMutation() | c.ApplyMutation(by="inline" | "reconcile"):
+                words = ended_words(command)
+                yield {**at, "kind": "mutation", "run": command.run, "text": words}
+            case c.Deploy(version=version):
+                yield {**at, "kind": "deploy", "text": f"version {version} deployed"}
+            case command if type(command) in PERSONS:
+                yield {**at, "kind": "person", "text": f"a person: {c.NAMES[type(command)].replace('_', ' ')}"}
+
+
+PERSONS: Final = (
+    c.TryAgain,
+    c.DidntHappen,
+    c.SkipMutation,
+    c.AssertApplied,
+    c.SkipEvent,
+    c.Approve,
+    c.Reject,
+    c.Grant,
+    c.Reconnect,
+    c.Pause,
+    c.Resume,
+    c.ClearError,
+    c.Retry,
+    c.Abandon,
+    c.RunNow,
+)
+
+
+def ended_words(command: c.Command) -> str:
+    match command:
+        case c.ReconcileRetry():
+            return "the target was asked whether it happened; not settled yet"
+        case c.Exhaust():
+            return "nobody can tell whether it happened: a person decides"
+        case c.FailMutation():
+            return "the change outside did not happen"
+    return "the change outside was found: it happened"
+
+
+def titles_of(events: list[Event]) -> str:
+    return listed([event.title for event in events])
+
+
+def plural(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def accepted(outcome: Accepted | Rejected) -> Document:
+    """What a person is told whose command was decided upon."""
+    if isinstance(outcome, Accepted):
+        return {"accepted": True, "rules": list(outcome.rules)}
+    return {"accepted": False, "refused": refusal(outcome)}
