@@ -1,6 +1,6 @@
 """Connectors: the ways out of a workflow. Each knows one kind of target; none of them decides what is sent."""
 
-from .base import Call, Connector, NotDone, Refused, Shape, changes, reads, reconciles
+from .base import Call, Connector, NotDone, Refused, Shape, Unclear, changes, reads, reconciles
 from .config import ConfigError
 from .connections import Connections, Tool
 
@@ -13,6 +13,7 @@ __all__ = [
     "Refused",
     "Shape",
     "Tool",
+    "Unclear",
     "changes",
     "reads",
     "reconciles",

@@ -4,7 +4,8 @@ The shapes of parameters and results are read off the methods' annotations. A ch
 idempotency key that no script sees, and says by what it raises how much is certain:
 
 - `NotDone`: the call never left. `Refused`: it did, and the target itself said a definite no.
-- Anything else that is raised leaves the outcome unknown. Nobody has to think of every error for that to be right.
+- Anything else that is raised leaves the outcome unknown, `Unclear` with words of its own. Nobody has to think of every
+  error for that to be right.
 """
 
 import socket
@@ -45,9 +46,9 @@ class Call(NamedTuple):
         """The key for file names and headers: short, of plain letters, and as unique.
 
         >>> Call("demo/run-1").name
-        '25cf72957632b339fa5f'
+        '25cf72957632b339fa5f98214d2090dc'
         """
-        return sha256(self.key.encode("utf-8", "surrogatepass")).hexdigest()[:20]
+        return sha256(self.key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def leaves(self) -> None:
         """To be called right before the step that can not be taken back."""
@@ -66,6 +67,10 @@ class NotDone(Exception):
 
 class Refused(NotDone):
     """The call left and the target itself refused it, in a way that its connector declares definite."""
+
+
+class Unclear(Exception):
+    """The call left, and what came back does not settle what became of it. The message says what came back."""
 
 
 def beside_the_file(value: Any, info: ValidationInfo) -> Any:

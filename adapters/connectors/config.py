@@ -26,6 +26,7 @@ from .secrets import Mask
 KINDS: Final = {
     "files": ".files:Files",
     "table": ".table:Table",
+    "webhook": ".webhook:Webhook",
 }
 """Where each kind is. Nothing of a library is imported before somebody asks for it."""
 

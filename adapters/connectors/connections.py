@@ -24,7 +24,7 @@ from ...kernel.runs import permission
 from ...kernel.types import Reconcile, Send, State
 from ..points import Reach, pass_by
 from . import config
-from .base import NOT_FOUND, Call, Connector, Method, NotDone, Refused
+from .base import NOT_FOUND, Call, Connector, Method, NotDone, Refused, Unclear
 from .secrets import Mask, declared_secrets
 
 MESSAGE_MAX: Final = 2_000
@@ -163,6 +163,8 @@ class Connections:
             self._report(tool, f"a refusal of class {error.failure} proves nothing, so it is unknown", error)
         except Overdue:
             self._say(tool, f"no answer in {connector.deadline_ms} ms, so it is unknown whether it happened")
+        except Unclear as error:
+            self._say(tool, f"{error}; so it is unknown whether it happened")
         except Exception as error:
             self._report(tool, "it broke off, so it is unknown whether it happened", error)
         return Unknown()
@@ -184,6 +186,8 @@ class Connections:
             return answer if isinstance(answer, NOT_FOUND) else Happened(self._result(method, answer))
         except Overdue:
             self._say(tool, f"no answer in {connector.deadline_ms} ms to the question whether it happened")
+        except Unclear as error:
+            self._say(tool, str(error))
         except Exception as error:
             self._report(tool, "nobody could tell whether it happened", error)
         return AskAgain()

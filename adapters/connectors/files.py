@@ -176,7 +176,7 @@ class Files(Connector):
 def marked(name: str, call: Call) -> str:
     """
     >>> marked("report.txt", Call("demo/run-1"))
-    'report-25cf72957632b339fa5f.txt'
+    'report-25cf72957632b339fa5f98214d2090dc.txt'
     """
     path = Path(name)
     return f"{path.stem}-{call.name}{path.suffix}"
