@@ -1,0 +1,136 @@
+"""What the lives of all machines have in common: what was done, what is broken, and what was covered."""
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+from ...kernel import commands as c
+from ...kernel.types import Accepted, Outcome, Rejected, State
+from ...spec.invariants import Ghost, Step, check_step
+from . import law
+
+
+class Broken(AssertionError):
+    """Something that must hold does not."""
+
+    def __init__(self, what: str, text: str, rows: tuple[str, ...] = ()) -> None:
+        super().__init__(f"{what}: {text}" + "".join(f"\n  {row}" for row in rows))
+        self.what = what
+        """The invariant, or the promise that is broken: LAW, STORE, HOST, LIVE."""
+        self.text = text
+        self.rows = rows
+
+
+class Scene(NamedTuple):
+    """One line of a story."""
+
+    at: int
+    actor: str
+    text: str
+
+
+class Coverage:
+    """What lives have come to."""
+
+    def __init__(self) -> None:
+        self.rules: Counter[str] = Counter()
+        self.rejects: Counter[str] = Counter()
+        self.states: set[tuple[Any, ...]] = set()
+        self.points: Counter[str] = Counter()
+        self.steps = 0
+        self.examples = 0
+
+    def saw(self, state: State, outcome: Outcome) -> None:
+        if isinstance(outcome, Rejected):
+            self.rejects[outcome.reason] += 1
+        else:
+            self.rules.update(outcome.rules)
+            self.states.add(likeness(outcome.state))
+
+
+def likeness(state: State) -> tuple[Any, ...]:
+    """What kind of situation a workflow is in; there are a few thousand."""
+    run, record, error = state.run, state.mutation, state.error
+    return (
+        state.status,
+        run and (run.kind, run.phase, run.status, run.outcome, bool(run.retry_of), bool(run.reserved)),
+        record and (record.status, record.reconcilable, record.resolved_by),
+        error and (error.kind, error.cause),
+        state.maintenance is not None,
+        state.session is not None,
+        tuple(sorted({event.status for event in state.events})),
+    )
+
+
+class Life:
+    """The thread of a life."""
+
+    def __init__(self, coverage: Coverage) -> None:
+        self.coverage = coverage
+        self.story: list[Scene] = []
+        self.now = 1_000_000
+
+    def tell(self, actor: str, text: str) -> None:
+        self.story.append(Scene(self.now, actor, text))
+        self.coverage.steps += 1
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def tell_step(self, actor: str, text: str, command: c.Command, outcome: Outcome) -> None:
+        said = f", rejected: {outcome.reason}" if isinstance(outcome, Rejected) else ""
+        self.tell(actor, f"{text} ({shown(command)}{said})")
+
+
+def shown(command: c.Command) -> str:
+    """A command in short: its name and what is not obvious of it."""
+    fields = command._asdict()
+    said = [
+        f"{name}={value!r:.60}" for name, value in fields.items() if name not in ("now",) and value not in ((), None)
+    ]
+    return f"{c.NAMES[type(command)]} {' '.join(said)}".rstrip()
+
+
+def hold_to_law(before: State, command: c.Command, outcome: Outcome, after: State) -> None:
+    """The kernel says what the clerk says."""
+    name = c.NAMES[type(command)]
+    meant = law.expected(before, command)
+    if isinstance(outcome, Rejected):
+        if not meant.reasons:
+            raise Broken("LAW", f"{name} is refused ({outcome.reason}), and the law allows it")
+        if outcome.reason not in meant.reasons:
+            why = ", ".join(sorted(meant.reasons))
+            raise Broken("LAW", f"{name} is refused for {outcome.reason}, where the law says {why}")
+        return
+    if meant.reasons:
+        raise Broken("LAW", f"{name} is accepted, and the law refuses it: {', '.join(sorted(meant.reasons))}")
+    rows = tuple(differences(outcome.state, meant.state))
+    if rows:
+        raise Broken("LAW", f"{name} leads elsewhere than the law says", rows)
+    if outcome.effects != meant.effects:
+        raise Broken("LAW", f"{name} has other effects", (f"{outcome.effects}, by the law {meant.effects}",))
+    if outcome.retired != meant.retired:
+        raise Broken("LAW", f"{name} leaves other history", (f"{outcome.retired}, by the law {meant.retired}",))
+
+
+def differences(actual: State, meant: State) -> "list[str]":
+    """Where two states differ, field by field."""
+    if actual == meant:
+        return []
+    pairs = zip(State._fields, actual, meant, strict=True)
+    return [
+        f"{name}: {is_there!r:.300}, should be {should_be!r:.300}"
+        for name, is_there, should_be in pairs
+        if is_there != should_be
+    ]
+
+
+def hold_to_invariants(before: State, command: c.Command, outcome: Outcome, after: State, ghost: Ghost) -> None:
+    found = check_step(Step(before, command, outcome, after), ghost)
+    if found:
+        first = found[0]
+        also = tuple(f"also {v.invariant} ({v.rule}): {v.text}" for v in found[1:])
+        raise Broken(first.invariant, f"({first.rule}) {first.text}", (*first.rows, *also))
+
+
+def accepted(outcome: Outcome) -> Accepted | None:
+    return outcome if isinstance(outcome, Accepted) else None
