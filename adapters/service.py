@@ -27,6 +27,12 @@ BEGIN_AGAIN_MS: Final = (1_000, 60_000)
 HOPELESS: Final = (DamagedStore, NewerStore, NotAStore, ReadOnlyStore)
 """Troubles of a store that no patience cures."""
 
+WAITS: Final = {
+    "backing_off": "after a failure, and tries again",
+    "mutation_unresolved": "and asks again whether the change outside happened",
+}
+"""Why a workflow waits that goes on by itself (SCHED-006)."""
+
 Watch = Callable[[Change], None]
 Tell = Callable[[str, str], None]
 """Takes what a person should know, by the workflow that it is about."""
@@ -166,9 +172,9 @@ class Lane:
             self._run_errands()
             if self._stopping and gate.active(self._host.store.load(self.workflow).state) is None:
                 return
-            self._stand("work")
             rest = self._host.turn(self.workflow)
             if rest is None:
+                self._stand("work")
                 continue
             self._breaks = 0
             self._rest(rest)
@@ -177,8 +183,11 @@ class Lane:
         """Sleep until there is something to do. What goes on by itself is no rest (SCHED-008)."""
         seconds = self._look_every_s
         if isinstance(rest, Wait):
-            self._stand("rest" if rest.reason == "nothing_due" else "wait", rest.reason, rest.until)
-            seconds = min(seconds, max(0, rest.until - self._host.store.now()) / 1000 + 0.001)
+            left = max(0, rest.until - self._host.store.now()) / 1000
+            if rest.reason in WAITS and self.standing[1:] != (rest.reason, rest.until):
+                self._tell(self.workflow, f"waits {left:.0f} s {WAITS[rest.reason]}")
+            self._stand("wait" if rest.reason in WAITS else "rest", rest.reason, rest.until)
+            seconds = min(seconds, left + 0.001)
         else:
             self._stand("rest", rest.reason)
         self._sleep(seconds)

@@ -87,8 +87,9 @@ class Chapter:
         return [event.title for key in keys if (event := self.event(key))]
 
     def waiting(self, at_most: int = 1_000) -> int:
-        """How many inputs are pending, counted up to a number."""
-        return sum(len(self.store.peek(self.workflow, topic, at_most)) for topic in self.state.topics)
+        """How many events wait for a consumer, counted up to a number."""
+        taken = [topic for row in self.state.handlers for topic in row.declared.subscribes]
+        return min(at_most, sum(len(self.store.peek(self.workflow, topic, at_most)) for topic in taken))
 
 
 class _Found(Generic[Row]):

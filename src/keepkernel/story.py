@@ -530,6 +530,9 @@ def news(change: Change) -> Iterator[Document]:
             case c.ReconcileRetry() | c.Exhaust() | c.FailMutation() | c.ApplyMutation(by="inline" | "reconcile"):
                 words = ended_words(command)
                 yield {**at, "kind": "mutation", "run": command.run, "text": words}
+            case c.Grant(tool=tool, mode=mode):
+                asking = ", with an approval for each call" if mode == "ask" else ""
+                yield {**at, "kind": "person", "text": f"may use {tool}{asking}"}
             case c.Deploy(version=version):
                 yield {**at, "kind": "deploy", "text": f"version {version} deployed"}
             case command if type(command) in PERSONS:
@@ -544,7 +547,6 @@ PERSONS: Final = (
     c.SkipEvent,
     c.Approve,
     c.Reject,
-    c.Grant,
     c.Reconnect,
     c.Pause,
     c.Resume,

@@ -1,0 +1,139 @@
+"""What `keepkernel run` does on a terminal: lines of what happens, one line of progress, and an orderly end."""
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from ..adapters.control import Busy, ControlError
+from ..adapters.service import Standing
+from ..book import Chapter
+from ..kernel.ports import StoreError
+from ..runtime import GRACE_S, Runtime, Wanted
+from ..settings import CONFIG, Unusable, place_of, read_settings, store_beside
+from ..story import standing
+from .work import DONE, NOT_FINISHED, REFUSED, WRONG_USAGE
+
+Document = dict[str, Any]
+
+STOPPED_AT_ONCE: Final = 130
+
+
+class Screen:
+    """Prints news as they come, from any thread; on a terminal with a last line that says how far it is."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._lock = threading.Lock()
+        self._terminal = sys.stderr.isatty() and not as_json
+        self._new = self._done = 0
+
+    def news(self, line: Document) -> None:
+        with self._lock:
+            self._new += line.get("count", 0) if line["kind"] == "inputs" else 0
+            self._done += line.get("count", 0) if line["kind"] == "done" else 0
+            if self._as_json:
+                print(json.dumps(line), flush=True)
+                return
+            self._clear()
+            text = "".join(sign if sign.isprintable() or sign == "\n" else " " for sign in line["text"])
+            print(f"{line['at'][11:19]}  {line['workflow']}  {text}", flush=True)
+            if self._terminal:
+                print(f"{self._new} new inputs, {self._done} done …", end="", file=sys.stderr, flush=True)
+
+    def say(self, text: str) -> None:
+        """Something for the person at the terminal, not for a program."""
+        with self._lock:
+            self._clear()
+            print(f"keepkernel: {text}", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._clear()
+
+    def _clear(self) -> None:
+        if self._terminal:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+class Stop(BaseException):
+    """Somebody wants the host to end."""
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise Stop
+
+
+def run_files(
+    files: list[Path], store: str, *, until_idle: bool, config: Path | None, repair: str, as_json: bool
+) -> int:
+    screen = Screen(as_json)
+    folder = files[0].absolute().parent
+    config = config or folder / CONFIG
+    try:
+        settings = read_settings(config)
+        place = place_of(store or store_beside(folder, settings))
+        runtime = Runtime(Wanted(files, config, repair), place, settings, screen.news)
+    except (Unusable, Busy, ControlError, StoreError) as error:
+        for line in str(error).splitlines():
+            screen.say(line)
+        return WRONG_USAGE
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    try:
+        runtime.open()
+    except StoreError as error:
+        runtime.release()
+        screen.say(str(error))
+        return WRONG_USAGE
+    return work(runtime, screen, until_idle)
+
+
+def work(runtime: Runtime, screen: Screen, until_idle: bool) -> int:
+    code = DONE
+    try:
+        runtime.service.wait(until_idle=until_idle)
+    except Stop:
+        code = NOT_FINISHED if until_idle else DONE
+        screen.say("the run in hand comes to its end; once more stops at once")
+    try:
+        in_order = runtime.service.stop(GRACE_S)
+    except Stop:
+        in_order = False
+    if not in_order:
+        # A thread is still at work with the store: end as a crash would, which the next start makes good.
+        screen.say("stopped in the middle of a run; the next start takes it up")
+        sys.stdout.flush()
+        os._exit(STOPPED_AT_ONCE)
+    screen.clear()
+    code = max(code, told(runtime, screen)) if code != NOT_FINISHED else code
+    runtime.close()
+    return code
+
+
+def told(runtime: Runtime, screen: Screen) -> int:
+    """What is left to say at the end, and the exit code."""
+    code = DONE
+    now = runtime.store.now()
+    for name, lane in runtime.service.lanes.items():
+        if lane.hopeless is not None:
+            screen.say(f"{name}: {lane.hopeless}")
+            return REFUSED
+        chapter = Chapter(runtime.store, name)
+        words, remedies = standing(chapter, now)
+        if needs(lane.standing, chapter):
+            code = REFUSED
+            screen.say(f"{name}: {words}")
+            for remedy in remedies:
+                screen.say(f"  you can: {remedy}")
+    return code
+
+
+def needs(at: Standing, chapter: Chapter) -> bool:
+    from ..story import needs_person
+
+    return at.at == "elsewhere" or needs_person(chapter.state)

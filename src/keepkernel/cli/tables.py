@@ -1,0 +1,106 @@
+"""Documents for people: tables that fit the terminal, and stories."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Document = dict[str, Any]
+
+COLUMNS = {
+    "inputs": ("title", "came_of_it", "id"),
+    "outputs": ("title", "from", "what", "run"),
+    "runs": ("run", "handler", "status", "inputs", "title", "message"),
+}
+HEADS = {
+    "title": "",
+    "came_of_it": "what came of it",
+    "from": "came of",
+    "what": "what",
+    "message": "why it stopped",
+}
+ARROW = {"inputs": "input", "outputs": "output", "runs": "what for"}
+
+
+def console() -> Console:
+    """Words of scripts are never taken for markup, and nothing is shown that moves the cursor."""
+    return Console(markup=False, highlight=False, emoji=False)
+
+
+def plain(value: Any) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return "".join(sign if sign.isprintable() else " " for sign in text)
+
+
+def show_rows(what: str, rows: list[Document]) -> None:
+    if not rows:
+        console().print(f"There are no {what} yet.")
+        return
+    several = len({row["workflow"] for row in rows}) > 1
+    columns = (*(("workflow",) if several else ()), *COLUMNS[what])
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        head = ARROW[what] if column == "title" else HEADS.get(column, column)
+        short = column in ("run", "status", "what", "inputs")
+        table.add_column(head, no_wrap=short, overflow="ellipsis" if short else "fold", ratio=None if short else 1)
+    for row in rows:
+        cells = [f"→ {plain(row[c])}" if c == "came_of_it" else plain(row[c]) for c in columns]
+        table.add_row(*map(Text, cells))
+    console().print(table)
+
+
+def show_status(answer: Document) -> None:
+    screen = console()
+    host = answer["host"]
+    screen.print(f"A host is running (process {host['pid']})." if host else "No host is running.")
+    for one in answer["workflows"]:
+        count = one["inputs"]
+        waiting = f"{count['waiting']} waiting" if count["waiting"] < 1_000 else "1000 or more waiting"
+        screen.print()
+        screen.print(Text(f"{plain(one['workflow'])}", "bold"), f"({one['status']}):", plain(one["standing"]))
+        screen.print(f"  inputs and events: {count['published']} in all, {waiting}, {count['in_work']} in work")
+        if one["request"]:
+            request = one["request"]
+            screen.print(f"  waits for approval: {request['tool']} with {plain(request['params'])}")
+            screen.print(f"    for {plain(request['inputs'])}; digest {request['digest'][:12]}")
+        if one["escalation"]:
+            show_escalation(screen, one["escalation"])
+        for remedy in one["remedies"]:
+            screen.print(f"  you can: {remedy}", soft_wrap=True)
+
+
+def show_escalation(screen: Console, record: Document) -> None:
+    screen.print(f"  mutation {record['mutation']}: {record['tool']} with {plain(record['attempted'])}")
+    screen.print(f"    for {plain(record['inputs'])}")
+    screen.print(f"    why it is unknown: {record['why']}")
+    screen.print(f"    can it be verified: {record['verification']}")
+    screen.print(f"    what to check: {plain(record['check'])}")
+    for choice in record["choices"]:
+        if choice["possible"]:
+            screen.print(f"    --as {choice['as']}: {choice['means']}")
+        else:
+            refused = choice["why_not"]
+            screen.print(f"    --as {choice['as']}: not now: {refused['why']} ({refused['rule']})")
+
+
+def show_story(answer: Document) -> None:
+    screen = console()
+    screen.print(
+        Text(plain(answer["title"]), "bold"), f"({answer['kind']} {plain(answer['name'])} of {answer['workflow']})"
+    )
+    for line in answer["story"]:
+        screen.print(f"  {plain(line)}")
+    if answer["escalation"]:
+        show_escalation(screen, answer["escalation"])
+    for remedy in answer["remedies"]:
+        screen.print(f"  you can: {remedy}", soft_wrap=True)
+
+
+def decided(answer: Document) -> str:
+    if answer.get("unchanged"):
+        return f"{answer['workflow']}: version {answer['version']} is deployed already"
+    if "version" in answer:
+        warnings = "".join(f"\nwarning: {warning}" for warning in answer["warnings"])
+        return f"{answer['workflow']}: version {answer['version']} deployed{warnings}"
+    return f"{answer['workflow']}: {answer['command'].replace('_', ' ')}: done"
