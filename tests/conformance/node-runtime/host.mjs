@@ -4,26 +4,22 @@ import { randomUUID } from 'node:crypto';
 import { isBroken } from './broken.mjs';
 import { REASONS } from './reasons.mjs';
 import { recover, schedule, upkeep } from './schedule.mjs';
-import { handlerOf, isActive, isUnresolved } from './state.mjs';
+import { handlerOf, isActive, isTooLong, isUnresolved } from './state.mjs';
 import { step } from './step.mjs';
 
 // FAIL-001: the status and the cause that the end of a run is asked for, by the class of its failure.
-const transient = ['paused:transient', ''];
-const logic = ['failed:logic', ''];
-const internal = ['failed:internal', ''];
-const approval = (cause) => ['paused:approval', cause];
 const STATUS = {
-  auth: approval('auth'), permission: approval('permission'), approval: approval('request'),
-  network: transient, rate_limit: transient, timeout: transient, script: logic, bad_result: logic, forbidden: logic,
-  limit: logic, refused: logic, host: internal, connector: internal, unknown: ['paused:reconciliation', ''],
+  auth: 'paused:approval', permission: 'paused:approval', approval: 'paused:approval', network: 'paused:transient',
+  rate_limit: 'paused:transient', timeout: 'paused:transient', script: 'failed:logic', bad_result: 'failed:logic',
+  forbidden: 'failed:logic', limit: 'failed:logic', refused: 'failed:logic', host: 'failed:internal',
+  connector: 'failed:internal', unknown: 'paused:reconciliation',
 };
+const CAUSE = { auth: 'auth', permission: 'permission', approval: 'request' };
 const CLASS_OF_FAULT = { script: 'script', transient: 'network', permission: 'permission', approval: 'approval' };
-
-function endOf({ failure, message = '', tool = '' }) {
-  const [status, cause] = STATUS[failure];
-  return { type: 'end_run', status, message, cause, tool };
-}
+const endOf = ({ failure, message = '', tool = '' }) =>
+  ({ type: 'end_run', status: STATUS[failure], message, cause: CAUSE[failure] ?? '', tool });
 const LOST = endOf({ failure: 'unknown', message: 'nobody knows the outcome yet' });
+const FAILED = endOf({ failure: 'network', message: 'the call did not happen' });
 
 // HOST-010: what the active run does next while no answer is in hand.
 function advance({ run, mutation, ...state }) {
@@ -35,7 +31,7 @@ function advance({ run, mutation, ...state }) {
   if (mutation?.status === 'pending') return { type: 'send_mutation' };
   if (isUnresolved({ mutation })) return LOST;
   if (run.phase !== 'mutated') return null;
-  return run.outcome === 'failure' ? endOf({ failure: 'network', message: 'it did not happen' }) : { type: 'emitting' };
+  return run.outcome === 'failure' ? FAILED : { type: 'emitting' };
 }
 
 // HOST-010: the commands that report an answer.
@@ -43,8 +39,7 @@ function respond(state, effect, { type, ...answer }, now) {
   const { by, asked_at } = effect;
   const inline = (...ends) => (by === 'inline' ? ends : []);
   const may_land_until = state.mutation?.may_land_until;
-  const isTooLong = answer.result?.length > state.policy.json_max_chars;
-  const result = isTooLong ? 'null' : answer.result ?? 'null'; // D63
+  const result = isTooLong(state, answer.result ?? '') ? 'null' : answer.result ?? 'null';
   switch (type) {
     case 'pinned': return [{ type: 'prepared', ...answer }];
     case 'called': return [{ type: 'record_mutation', ...answer }];
@@ -60,8 +55,7 @@ function respond(state, effect, { type, ...answer }, now) {
     case 'unknown': return [{ type: 'lose_track' }];
     case 'did_not_happen':
       if (answer.voided || asked_at >= may_land_until) {
-        const end = endOf({ failure: 'network', message: 'it did not happen' });
-        return [{ type: 'fail_mutation', by, voided: answer.voided, asked_at }, ...inline(end)];
+        return [{ type: 'fail_mutation', by, voided: answer.voided, asked_at }, ...inline(FAILED)];
       }
       return now < may_land_until ? [{ type: 'reconcile_retry', by, early: true }, ...inline(LOST)] : inline(LOST);
     case 'ask_again': return [{ type: 'reconcile_retry', by, early: false }, ...inline(LOST)];

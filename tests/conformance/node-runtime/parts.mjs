@@ -2,7 +2,7 @@
 import { isBroken } from './broken.mjs';
 import { REASONS } from './reasons.mjs';
 import {
-  backoff, closedGate, findEvent, grantOf, handlerOf, isActive, isApproved, repairOf, sameKey,
+  backoff, closedGate, findEvent, grantOf, handlerOf, isActive, isApproved, isTooLong, repairOf, sameKey,
 } from './state.mjs';
 
 export class Refusal extends Error {
@@ -45,11 +45,8 @@ export function runInPhase(state, id, kind, ...phases) {
   return run;
 }
 
-export function requireSize(state, text) {
-  if (text === null || text.length <= state.policy.json_max_chars) return;
-  const length = [...text].length; // EVENT-009 counts code points, and JavaScript counts units.
-  refuseIf(length > state.policy.json_max_chars, 'too_large', `${length} characters`);
-}
+export const requireSize = (state, text) =>
+  refuseIf(isTooLong(state, text), 'too_large', `${text.length} characters`);
 
 export function recordIn({ mutation }, status) {
   refuseIf(!mutation, 'record_missing');
@@ -66,8 +63,11 @@ export function recordFor(state, id, by) {
   return recordIn(state, SPEAKS_OF[by]);
 }
 
-export const callHandler = (work, { id, handler, version }, name) =>
-  work.effects.push({ type: 'call_handler', run: id, handler, version, function: name });
+// The run comes into a phase, and the host is asked to call the function of that phase.
+export function enter({ effects, state: { run } }, phase, name) {
+  run.phase = phase;
+  effects.push({ type: 'call_handler', run: run.id, handler: run.handler, version: run.version, function: name });
+}
 
 export const heldBy = (state, run) =>
   state.events.filter((event) => event.status === 'reserved' && event.owner === run.id);
@@ -120,9 +120,7 @@ export function closeSession({ state, retired }, status) {
 const error = (kind, cause, run, message, more) => ({ kind, cause, run, message, tool: '', request: null, ...more });
 
 // WORK-003: a block never overwrites.
-export function block(state, cause, run, message) {
-  state.error ??= error('blocked', cause, run, message);
-}
+export const block = (state, cause, run, message) => { state.error ??= error('blocked', cause, run, message); };
 
 // FAIL-003.
 function countTransient(state, row, now, run) {
@@ -140,10 +138,8 @@ function countLogic(state, row, run) {
 }
 
 // MUT-007.
-export function loseTrack(record, now) {
-  if (record.reconcilable) Object.assign(record, { status: 'needs_reconcile', next_attempt_at: now });
-  else record.status = 'indeterminate';
-}
+export const loseTrack = (record, now) =>
+  Object.assign(record, { status: record.reconcilable ? 'needs_reconcile' : 'indeterminate', next_attempt_at: now });
 
 // MUT-010: record, outcome, result and phase in one step.
 export function resolve(state, status, resolved_by, outcome, result = '') {
@@ -186,7 +182,7 @@ export function startRun(state, { now, run, session }, { declared }, more) {
 export function commit(work, command) {
   const { state, state: { run } } = work;
   const row = handlerOf(state, run);
-  requireSize(state, command.state);
+  requireSize(state, command.state ?? '');
   finish(state, heldBy(state, run), 'consumed');
   for (const publication of command.publications) publish(state, publication, run.id, run.causes);
   row.state = command.state ?? row.state;

@@ -1,5 +1,5 @@
-// What to do next, asked of the state alone: `schedule`, `upkeep`, `recover`, `orphans` (spec/07 and spec/09). The
-// answer is a command, an effect, or a document of type `idle` or `wait`.
+// What to do next, asked of the state alone: `schedule`, `upkeep`, `recover` (spec/07 and spec/09). The answer
+// is a command, an effect, or a document of type `idle` or `wait`.
 import { closedGate, handlerOf, isActive, isUnresolved, reconcileOf, repairOf } from './state.mjs';
 
 const idle = (reason) => ({ type: 'idle', reason });
@@ -61,7 +61,3 @@ export function recover(state, now) {
   }
   return state.session ? [{ type: 'finish_session', now, session: state.session.id }] : [];
 }
-
-// REC-004.
-export const orphans = (state) =>
-  state.events.filter((event) => event.status === 'reserved' && event.owner !== state.run?.id);

@@ -40,6 +40,10 @@ export function closedGate(state, now) {
   return '';
 }
 
+// EVENT-009 counts code points, and JavaScript counts units.
+export const isTooLong = ({ policy }, text) =>
+  text.length > policy.json_max_chars && [...text].length > policy.json_max_chars;
+
 // PERM-001 and PERM-002.
 export const grantOf = (state, tool) => state.grants.find((grant) => grant.tool === tool);
 export const isApproval = (state, approval) =>

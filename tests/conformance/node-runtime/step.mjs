@@ -3,9 +3,9 @@
 import { createHash } from 'node:crypto';
 import { isBroken } from './broken.mjs';
 import {
-  activeRun, answerRequest, block, callHandler, closeSession, commit, contradiction, deployedRow, endCertain,
-  endUncertain, finish, handlerNamed, heldBy, leave, liveRun, loseTrack, openSession, publish, recordFor, recordIn,
-  Refusal, refuseIf, requireBudget, requireGate, requireNoRun, requireSize, resolve, resolveFailed, rootsOf, runInPhase,
+  activeRun, answerRequest, block, closeSession, commit, contradiction, deployedRow, endCertain, endUncertain, enter,
+  finish, handlerNamed, heldBy, leave, liveRun, loseTrack, openSession, publish, recordFor, recordIn, Refusal,
+  refuseIf, requireBudget, requireGate, requireNoRun, requireSize, resolve, resolveFailed, rootsOf, runInPhase,
   startRun,
 } from './parts.mjs';
 import {
@@ -53,10 +53,9 @@ export const COMMANDS = {
     leave(work);
     const { outcome, reserved, causes, data, title } = old;
     const result = isBroken('retry-forgets-result') ? '' : old.result;
-    const known = { phase: 'emitting', retry_of: old.id, outcome, reserved, causes, data, title, result };
-    startRun(state, command, row, known);
+    startRun(state, command, row, { retry_of: old.id, outcome, reserved, causes, data, title, result });
     row.dirty = false;
-    callHandler(work, state.run, 'next');
+    enter(work, 'emitting', 'next');
   },
   finish_session(state, { session }, work) {
     openSession(state, session);
@@ -70,8 +69,8 @@ export const COMMANDS = {
   },
   begin(state, command, work) {
     const run = runInPhase(state, command.run, undefined, 'pending');
-    run.phase = run.kind === 'consumer' ? 'preparing' : 'executing';
-    callHandler(work, run, run.kind === 'consumer' ? 'prepare' : 'producer');
+    if (run.kind === 'consumer') enter(work, 'preparing', 'prepare');
+    else enter(work, 'executing', 'producer');
   },
   prepared(state, { now, run: id, reservations, data, title, wake_at }) {
     const run = runInPhase(state, id, 'consumer', 'preparing');
@@ -95,8 +94,7 @@ export const COMMANDS = {
     const run = runInPhase(state, command.run, 'consumer', 'prepared');
     refuseIf(!run.reserved.length, 'nothing_reserved');
     refuseIf(!handlerOf(state, run).declared.has_mutate, 'no_mutate');
-    run.phase = 'mutating';
-    callHandler(work, run, 'mutate');
+    enter(work, 'mutating', 'mutate');
   },
   mutated(state, command) {
     const run = runInPhase(state, command.run, 'consumer', 'mutating');
@@ -108,8 +106,7 @@ export const COMMANDS = {
     const mustMutate = run.reserved.length && handlerOf(state, run).declared.has_mutate;
     refuseIf(run.phase === 'prepared' && mustMutate, 'mutate_required');
     refuseIf(run.outcome === 'failure', 'mutation_failed');
-    run.phase = 'emitting';
-    callHandler(work, run, 'next');
+    enter(work, 'emitting', 'next');
   },
   commit_consumer(state, command, work) {
     runInPhase(state, command.run, 'consumer', 'emitting');
