@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from . import kernel
+from . import hosts, kernel, sandboxes, stores
 from .base import Fault, Level, all_by_name
 
-CATALOGUE: Final[Mapping[str, Fault]] = MappingProxyType(all_by_name(kernel.FAULTS))
+CATALOGUE: Final[Mapping[str, Fault]] = MappingProxyType(
+    all_by_name(kernel.FAULTS, stores.FAULTS, hosts.FAULTS, sandboxes.FAULTS)
+)
 LEVELS: Final[tuple[Level, ...]] = ("kernel", "store", "host", "sandbox")
 
 __all__ = ["CATALOGUE", "LEVELS", "Fault", "Level"]

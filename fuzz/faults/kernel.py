@@ -32,6 +32,7 @@ from ...kernel.runs import (
     retry_of,
 )
 from ...kernel.schedule import is_due
+from ...kernel.tables import MUTATION_STATUS
 from ...kernel.types import (
     Accepted,
     Declaration,
@@ -44,7 +45,7 @@ from ...kernel.types import (
     Session,
     State,
 )
-from ...spec.readings import READINGS, all_swaps, altered
+from ...spec.readings import READINGS, all_swaps, altered, ledger
 from ...spec.variants import Swap
 from .base import Fault
 
@@ -355,12 +356,12 @@ SLIPS: Final = (
         recover,
         recovery_settles,
     ),
-    slip(
+    Fault(
         "late-answer-counts",
+        "kernel",
         "The call's own answer is taken although its run is over.",
         "an answer is an answer, whenever it comes",
-        require_author,
-        late_answer_counts,
+        (Swap(require_author, late_answer_counts), Swap(MUTATION_STATUS, ledger(("call_applied", "call_refused")))),
     ),
     slip(
         "person-knows-early",
