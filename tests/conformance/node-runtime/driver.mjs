@@ -40,21 +40,13 @@ const OPERATIONS = {
     const supports = ['load', 'behaviour'];
     return { protocol: 1, name: 'node-runtime', version: '1.0', supports, crash_points: CRASH_POINTS };
   },
-  reset({ workflow, policy, state }) {
-    store.reset(state ?? newWorkflow(workflow, policy));
-    return {};
-  },
-  do({ command }) {
-    if (!Object.hasOwn(COMMANDS, command.type)) return { unsupported: command.type };
-    return { outcome: host.do(command) };
-  },
+  reset: ({ workflow, policy, state }) => store.reset(state ?? newWorkflow(workflow, policy)),
+  do: ({ command }) =>
+    (Object.hasOwn(COMMANDS, command.type) ? { outcome: host.do(command) } : { unsupported: command.type }),
   state: () => ({ state: store.state }),
-  recover({ now, message }) {
-    const effects = host.recover(now, message);
-    return { state: store.state, effects };
-  },
+  recover: ({ now, message }) => ({ effects: host.recover(now, message), state: store.state }),
   work: async ({ now }) => ({ until: await host.work(now) }),
-  quit: () => ({}),
+  quit: () => null,
 };
 
 for await (const line of lines) {

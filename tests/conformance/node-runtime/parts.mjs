@@ -5,15 +5,9 @@ import {
   backoff, closedGate, findEvent, grantOf, handlerOf, isActive, isApproved, isTooLong, repairOf, sameKey,
 } from './state.mjs';
 
-export class Refusal extends Error {
-  constructor(reason, detail) {
-    super(reason);
-    this.document = { type: 'rejected', reason, rule: REASONS[reason].rule, detail: String(detail) };
-  }
-}
-
+// A refusal is thrown as the document that `step` returns.
 export function refuseIf(condition, reason, detail = '') {
-  if (condition) throw new Refusal(reason, detail);
+  if (condition) throw { type: 'rejected', reason, rule: REASONS[reason].rule, detail: String(detail) };
 }
 
 function need(row, reason, detail) {
@@ -83,6 +77,13 @@ export function finish(state, events, status) {
   for (const event of events) event.status = status;
   const isFinal = (key) => ['consumed', 'skipped'].includes(findEvent(state, key)?.status);
   state.approvals = state.approvals.filter((approval) => !approval.events.some(isFinal));
+}
+
+// EVENT-004.
+export function pendingEvent(state, key) {
+  const event = need(findEvent(state, key), 'event_unknown', key.id);
+  refuseIf(event.status !== 'pending', 'event_not_pending', key.id);
+  return event;
 }
 
 // SCHED-005.
@@ -196,7 +197,8 @@ export function commit(work, command) {
 
 // WORK-006: in what a declaration contradicts itself, or nothing.
 export function contradiction({ version, topics, handlers }) {
-  const twice = (names) => new Set(names).size < names.length;
+  const twice = (list) => new Set(list).size < list.length;
+  const names = handlers.map((handler) => handler.name);
   const subscribed = handlers.flatMap((handler) => handler.subscribes);
   const ofHandler = ({ name, kind, subscribes, has_mutate, interval_ms, cron }) => [
     [kind === 'consumer' && !subscribes.length, `${name} subscribes to nothing`],
@@ -208,10 +210,9 @@ export function contradiction({ version, topics, handlers }) {
   ];
   const problems = [
     [!version, 'a version needs a name'],
-    [topics.includes(''), 'a topic needs a name'],
-    [handlers.some((handler) => !handler.name), 'a handler needs a name'],
+    [[...topics, ...names].includes(''), 'a topic or a handler needs a name'],
     [twice(topics), 'a topic stands twice'],
-    [twice(handlers.map((handler) => handler.name)), 'a handler stands twice'],
+    [twice(names), 'a handler stands twice'],
     [twice(subscribed), 'a topic has two consumers'],
     [subscribed.some((topic) => !topics.includes(topic)), 'a subscribed topic is not declared'],
     ...handlers.flatMap(ofHandler),
@@ -252,24 +253,23 @@ function errorOfEnd(state, run, { status, cause, tool, message }) {
   return error('approval', cause, run.id, message, { tool, request });
 }
 
-// BOUND-006.
-export function endUncertain({ state, now, state: { run, mutation } }) {
-  run.status = 'paused:reconciliation';
-  if (mutation.status === 'in_flight') loseTrack(mutation, now);
-  state.error = error('uncertain', '', run.id, run.message);
-}
-
-// BOUND-004 and BOUND-005, and what the end costs.
-export function endCertain(work, command, isAfter) {
-  const { state, state: { run, mutation } } = work;
+// BOUND-004 to BOUND-006, and what the end costs.
+export function endRun(work, command, side) {
+  const { state, now, state: { run, mutation } } = work;
   const row = handlerOf(state, run);
+  if (side === 'UNCERTAIN') {
+    run.status = 'paused:reconciliation';
+    if (mutation.status === 'in_flight') loseTrack(mutation, now);
+    state.error = error('uncertain', '', run.id, run.message);
+    return;
+  }
   state.error = errorOfEnd(state, run, command) ?? state.error;
   run.status = command.status;
   if (run.status === 'failed:logic') countLogic(state, row, run);
   const foundFailed = mutation?.status === 'failed' && mutation.resolved_by === 'inline'; // FAIL-006
-  if (['paused:transient', 'crashed'].includes(run.status) || foundFailed) countTransient(state, row, work.now, run);
+  if (['paused:transient', 'crashed'].includes(run.status) || foundFailed) countTransient(state, row, now, run);
   if (run.status === 'failed:logic' && repairOf(state)) work.effects.push(repairOf(state));
-  if (isAfter) return;
+  if (side === 'AFTER') return;
   release(state, run);
   if (mutation?.status === 'pending') Object.assign(mutation, { status: 'failed', resolved_by: 'never_sent' });
   leave(work);

@@ -1,10 +1,10 @@
-// step(state, command): the one transition function (STEP-001). A command works on a copy of the state and throws a
-// Refusal when it may not; then nothing has changed (STEP-002).
+// step(state, command): the one transition function (STEP-001). A command works on a copy of the state, and throws when
+// it is refused; then nothing has changed (STEP-002).
 import { createHash } from 'node:crypto';
 import { isBroken } from './broken.mjs';
 import {
-  activeRun, answerRequest, block, closeSession, commit, contradiction, deployedRow, endCertain, endUncertain, enter,
-  finish, handlerNamed, heldBy, leave, liveRun, loseTrack, openSession, publish, recordFor, recordIn, Refusal,
+  activeRun, answerRequest, block, closeSession, commit, contradiction, deployedRow, endRun, enter,
+  finish, handlerNamed, heldBy, leave, liveRun, loseTrack, openSession, pendingEvent, publish, recordFor, recordIn,
   refuseIf, requireBudget, requireGate, requireNoRun, requireSize, resolve, resolveFailed, rootsOf, runInPhase,
   startRun,
 } from './parts.mjs';
@@ -20,7 +20,7 @@ export function step(state, command) {
     COMMANDS[command.type](work.state, command, work);
     return { type: 'accepted', state: work.state, effects: work.effects, retired };
   } catch (refusal) {
-    if (refusal instanceof Refusal) return refusal.document;
+    if (refusal.type === 'rejected') return refusal;
     throw refusal;
   }
 }
@@ -76,15 +76,9 @@ export const COMMANDS = {
     const run = runInPhase(state, id, 'consumer', 'preparing');
     const row = handlerOf(state, run);
     requireSize(state, data);
-    const events = [];
-    for (const key of reservations) {
-      refuseIf(!row.declared.subscribes.includes(key.topic), 'not_subscribed', key.topic);
-      const event = findEvent(state, key);
-      refuseIf(!event, 'event_unknown', key.id);
-      refuseIf(event.status !== 'pending', 'event_not_pending', key.id);
-      refuseIf(events.includes(event), 'reserved_twice');
-      events.push(event);
-    }
+    for (const { topic } of reservations) refuseIf(!row.declared.subscribes.includes(topic), 'not_subscribed', topic);
+    const events = reservations.map((key) => pendingEvent(state, key));
+    refuseIf(new Set(events).size < events.length, 'reserved_twice');
     for (const event of events) Object.assign(event, { status: 'reserved', owner: id });
     Object.assign(run, { phase: 'prepared', reserved: reservations, causes: rootsOf(events), data, title });
     const { wake_min_ms, wake_max_ms } = state.policy;
@@ -194,8 +188,7 @@ export const COMMANDS = {
     run.message = command.message;
     if (run.kind === 'consumer') handlerOf(state, run).dirty = true;
     closeSession(work, 'failed');
-    if (side === 'UNCERTAIN') endUncertain(work);
-    else endCertain(work, command, side === 'AFTER');
+    endRun(work, command, side);
   },
   try_again(state, { now, run }) {
     const record = recordFor(state, run, 'user');
@@ -218,9 +211,7 @@ export const COMMANDS = {
     resolve(state, 'applied', 'user_assert_applied', 'success', result);
   },
   skip_event(state, { key }) {
-    const event = findEvent(state, key);
-    refuseIf(!event, 'event_unknown', key.id);
-    refuseIf(event.status !== 'pending', 'event_not_pending', key.id);
+    const event = pendingEvent(state, key);
     const isLooking = isActive(state) && state.run.phase === 'preparing';
     refuseIf(isLooking && handlerOf(state, state.run).declared.subscribes.includes(key.topic), 'preparing', key.topic);
     finish(state, [event], 'skipped');
