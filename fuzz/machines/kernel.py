@@ -57,13 +57,9 @@ class KernelLife(Life):
         self.declined: set[str] = set()
         """Consumers whose last prepare left all that was pending, and asked for no other look."""
         self.ids = 0
-        self.state = self.create()
-        self.set_up()
+        self.state = new_workflow("w", self.plan.policy)
 
-    def create(self) -> State:
-        return new_workflow("w", self.plan.policy)
-
-    def set_up(self) -> None:
+    def start(self) -> None:
         plan, now = self.plan, self.now
         self.submit("user", "deploys", deploy(plan, now))
         if plan.grant is not None:
@@ -81,7 +77,6 @@ class KernelLife(Life):
     def submit(self, actor: str, text: str, command: c.Command) -> Outcome:
         """Ask the kernel, and hold its answer against the law, the invariants and the world."""
         before = self.state
-        self.said.append(command)
         outcome = self.ask(command)
         self.tell_step(actor, text, command, outcome)
         after = outcome.state if isinstance(outcome, Accepted) else before
@@ -101,6 +96,7 @@ class KernelLife(Life):
 
     def heard(self, before: State, command: c.Command) -> None:
         """The world takes note of what was said about it."""
+        self.said.append(command)
         run, record = before.run, before.mutation
         if isinstance(command, c.RecordMutation) and run is not None:
             deadline = self.plan.policy.call_deadline_ms if command.deadline_ms is None else command.deadline_ms
@@ -147,12 +143,12 @@ class KernelLife(Life):
                 self.world.end(call, self.choices)
                 self.tell("world", f"the call for {call.key} {'lands' if call.fate == 'landed' else 'is lost'}")
             case "crash":
-                self.hand = DOWN
                 self.tell("host", "dies")
+                self.die()
             case "stall":
                 self.stalled.append(self.hand)
-                self.hand = DOWN
                 self.tell("host", "stalls and is given up")
+                self.die()
             case "wake":
                 place = self.choices.number(len(self.stalled))
                 went_on = self.go_on(self.stalled.pop(place), "stalled host", late=True)
@@ -167,6 +163,9 @@ class KernelLife(Life):
                 self.say_again()
             case _:
                 self.publish()
+
+    def die(self) -> None:
+        self.hand = DOWN
 
     def host_is_able(self) -> bool:
         if self.hand.kind != "idle":

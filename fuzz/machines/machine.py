@@ -7,8 +7,8 @@ of the life decides by weight what that is. Shrinking works on each choice all t
 
 import time
 import traceback
-from random import Random
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any, Final, NamedTuple, Protocol
 
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
@@ -25,6 +25,9 @@ class Living(Protocol):
     """A life, as a machine sees it."""
 
     story: list[Scene]
+
+    def start(self) -> None:
+        """Everything that comes before anything can go wrong."""
 
     def happens(self) -> None:
         """One more thing happens."""
@@ -108,10 +111,8 @@ def machine(begin: Begin, watcher: Watcher, scout: str = "") -> type[RuleBasedSt
         def begins(self, data: st.DataObject) -> None:
             self.choices = drawn(data, Random(scout) if scout else None)
 
-            def start() -> None:
-                self.life = begin(self.choices, watcher.coverage)
-
-            self.guarded(start)
+            self.life = begin(self.choices, watcher.coverage)
+            self.guarded(self.life.start)
 
         @rule()
         def happens(self) -> None:
@@ -196,6 +197,7 @@ def scout(begin: Begin, watcher: Watcher, names: Iterator[str], steps: int = STE
         choices, life = by_chance(Random(name)), None
         try:
             life = begin(choices, watcher.coverage)
+            life.start()
             for _ in range(steps):
                 life.happens()
             life.finish()
@@ -213,6 +215,7 @@ def again(begin: Begin, steps: int, choices: tuple[int, ...]) -> Failure | None:
     taken, life = recorded(choices), None
     try:
         life = begin(taken, Coverage())
+        life.start()
         for _ in range(steps):
             life.happens()
         life.finish()

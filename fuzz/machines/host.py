@@ -1,0 +1,280 @@
+"""The whole host: the real one, on a real store, with scripts and targets that are drawn; it dies at any of its points.
+
+Who judges is outside: after every turn the journal is stepped through the kernel again and held against the law, the
+invariants and the world's own record of the calls that came. A host may also stall at one of its points while another
+takes over, and wake with what it had in hand.
+"""
+
+from contextlib import ExitStack
+from typing import Final
+
+from ...adapters.host import Grain, Host, at_once
+from ...adapters.points import SimulatedCrash
+from ...kernel import commands as c
+from ...kernel.ports import LeaseLost, Store
+from ...kernel.respond import Answer, Failed
+from ...kernel.schedule import Idle, Wait
+from ...kernel.step import step
+from ...kernel.types import Accepted, CallHandler, Outcome, Reconcile, Rejected, Send, State
+from ..lives import Place
+from .choices import Choices
+from .kernel import IDLE, Hand, KernelLife
+from .life import Broken, Coverage, accepted, differences, hold_to_invariants, hold_to_law, shown
+from .places import ALL, FAST_STORES, new_place
+from .store import Account
+
+HOST_POINTS: Final = ("CallHandler", "Send", "Reconcile", "recover", "script", "target")
+"""Points between two uses of the store; a host that stalls there leaves the store to others."""
+LEASE_MS: Final = 200
+PAGE: Final = 1_000
+
+
+class HostLife(KernelLife):
+    """A life of the kernel in a host."""
+
+    def __init__(self, choices: Choices, coverage: Coverage, url: str = ALL) -> None:
+        super().__init__(choices, coverage)
+        self.places = ExitStack()
+        self.url = url
+        self.grain: Grain = choices.of(("coalesced", "fine"))
+        self.lag = choices.of((0, self.plan.policy.clock_skew_ms))
+        self.deaths = 0
+        self.die_in = 0
+        self.stall_in = 0
+        self.nested = False
+        self.restless = True
+        self.started = False
+        self.copy: Place | None = None
+        self.own = Account(self.state)
+        self.may_call: set[str] = set()
+        self.called: set[str] = set()
+        self.trouble: Broken | None = None
+
+    def start(self) -> None:
+        self.place = self.places.enter_context(new_place(self.choices, self.url, FAST_STORES))
+        self.store: Store = self.place.open(self.tick, self.reach)
+        self.places.callback(self.drop)
+        self.store.create("w", self.plan.policy)
+        self.host = self.new_host()
+        super().start()
+
+    def close(self) -> None:
+        self.places.close()
+
+    def drop(self) -> None:
+        self.store.drop()
+
+    def new_host(self) -> Host:
+        self.started = False
+        self.deaths += 1
+        return Host(
+            self.store, self, self, name=f"host{self.deaths}", fresh_id=self.fresh, clock=lambda: self.now - self.lag,
+            reach=self.reach, lease_ms=LEASE_MS, grain=self.grain,
+        )  # fmt: skip
+
+    def tick(self) -> int:
+        return self.now
+
+    # -- dying and stalling
+
+    def reach(self, point: str) -> None:
+        self.coverage.points[point] += 1
+        if self.nested:
+            return
+        if self.die_in:
+            self.die_in -= 1
+            if not self.die_in:
+                self.copy = self.place.copied(self.place.folder.with_name(f"life{self.deaths}"))
+                self.tell("host", f"dies at {point}")
+                raise SimulatedCrash
+        if self.stall_in and point.startswith(HOST_POINTS):
+            self.stall_in -= 1
+            if not self.stall_in:
+                self.stall(point)
+
+    def die(self) -> None:
+        """The process is gone; the next one opens what it left, and may die of it as well."""
+        self.store.drop()
+        self.place, self.copy = self.copy or self.place, None
+        try:
+            self.store = self.place.open(self.tick, self.reach)
+        except SimulatedCrash:
+            self.die()
+            return
+        self.host = self.new_host()
+        self.restless = True
+        self.judge()
+
+    def stall(self, point: str) -> None:
+        """This host sleeps for a while, and another one works as far as it may."""
+        self.tell("host", f"stalls at {point}")
+        self.nested = True
+        awake = self.host
+        try:
+            self.let_time_pass()
+            if self.choices.chance(70):
+                self.pass_to(self.now + LEASE_MS + 1)
+            self.host = self.new_host()
+            for _ in range(1 + self.choices.number(8)):
+                self.turn()
+                if self.choices.chance(20):
+                    self.somebody_answers()
+        finally:
+            self.nested = False
+            self.host = awake
+        self.tell("host", "wakes")
+
+    def pass_to(self, until: int) -> None:
+        self.world.pass_time(until, self.choices)
+        self.now = until
+
+    # -- driving it
+
+    def happens(self) -> None:
+        plan = self.plan
+        self.die_in = 1 + self.choices.number(25) if plan.has("crash") and self.choices.chance(plan.rate) else 0
+        self.stall_in = 1 + self.choices.number(5) if plan.has("stall") and self.choices.chance(plan.rate) else 0
+        try:
+            super().happens()
+        finally:
+            self.die_in = self.stall_in = 0
+
+    def host_is_able(self) -> bool:
+        return self.restless
+
+    def go_on(self, hand: Hand, who: str = "host", *, late: bool = False) -> Hand:
+        self.turn()
+        return IDLE
+
+    def let_time_pass(self) -> None:
+        super().let_time_pass()
+        self.restless = True
+
+    def wait(self) -> None:
+        super().wait()
+        self.restless = True
+
+    def turn(self) -> None:
+        """One turn of the host, which it may not survive."""
+        try:
+            if not self.started:
+                self.started = self.host.start("w")
+                if not self.started:
+                    self.tell("host", "waits for the lease of another")
+                    self.pass_to(self.now + LEASE_MS)
+                    return
+                self.tell("host", "has started")
+            rest = self.host.turn("w")
+            self.restless = not isinstance(rest, Wait | Idle)
+        except SimulatedCrash:
+            self.die()
+        except LeaseLost:
+            self.tell("host", "finds that another drives, and stops")
+            self.host = self.new_host()
+        self.judge()
+
+    def submit(self, actor: str, text: str, command: c.Command) -> Outcome:
+        """Somebody else than the host says something; what is accepted is durable from then on."""
+        self.restless = True
+        before = self.own.version
+        outcome: Outcome
+        try:
+            said = self.host.submit("w", at_once(command), leased=False)
+            assert said is not None
+            outcome, command = said.outcome, said.command
+        except SimulatedCrash:
+            self.die()
+            outcome = Rejected("", "", "nobody knows what became of it")
+        self.tell_step(actor, text, command, outcome)
+        self.coverage.saw(self.state, outcome)
+        self.judge()
+        journal = [transition.command for transition in self.own.transitions[before:]]
+        if isinstance(outcome, Accepted) and command not in journal:
+            raise Broken("HOST", f"{shown(command)} was accepted, and is not in the journal")
+        return outcome
+
+    # -- what the host asks of others
+
+    def call(self, state: State, effect: CallHandler) -> Answer:
+        """The port for handlers."""
+        self.reach("script: begins")
+        run = state.run
+        row = next((h.declared for h in state.handlers if h.declared.name == effect.handler), None)
+        if run is None or run.id != effect.run or row is None or run.status != "active":
+            self.note(Broken("HOST", f"{effect.function} is called for {effect.run}, which is not at work"))
+            return Failed("host", "the run is gone")
+        pending = [e for topic in row.subscribes for e in self.store.peek("w", topic, 100)]
+        answer = self.script.answer(effect, row, run, sorted(pending, key=lambda event: event.seq), self.now)
+        self.tell("script", f"{effect.function} of {effect.handler} for {effect.run}: {type(answer).__name__}")
+        self.reach("script: ends")
+        return answer
+
+    def send(self, effect: Send) -> Answer:
+        """The port for calls: what comes here has left the host."""
+        self.reach("target: before the call")
+        self.judge()
+        self.tell("target", f"is called with {effect.key}")
+        if effect.key not in self.may_call:
+            self.note(Broken("HOST", f"the call {effect.key} came before its record was durable"))
+        if effect.key in self.called:
+            self.note(Broken("HOST", f"the call {effect.key} came twice"))
+        if self.now - self.lag > effect.send_by:
+            self.note(Broken("HOST", f"the call {effect.key} came after the time to send"))
+        self.called.add(effect.key)
+        inputs, deadline = self.sent.get(effect.key, ((), self.plan.policy.call_deadline_ms))
+        answer = self.target.answer(self.world.send(effect.key, inputs, self.now, deadline))
+        self.reach("target: after the call")
+        return answer
+
+    def reconcile(self, effect: Reconcile) -> Answer:
+        self.reach("target: before the question")
+        answer = self.target.reconcile(effect)
+        self.tell("target", f"is asked about {effect.key}: {type(answer).__name__}")
+        self.reach("target: after the question")
+        return answer
+
+    def note(self, trouble: Broken) -> None:
+        """Remember what is wrong: the host is not asked to let it through."""
+        self.trouble = self.trouble or trouble
+
+    # -- the judge
+
+    def judge(self) -> None:
+        """Step what is new in the journal through the kernel again, and look at all that the store shows."""
+        own, ghost = self.own, self.world.ghost()
+        for transition in self.store.transitions("w", own.version, PAGE):
+            before, command = own.state, transition.command
+            outcome = step(before, command)
+            if accepted(outcome) is None or transition.version != own.version + 1:
+                raise Broken(
+                    "HOST", f"the journal holds {shown(command)}, which the kernel answers with {outcome!r:.200}"
+                )
+            assert isinstance(outcome, Accepted)
+            if transition.rules != outcome.rules or transition.at != command.now:
+                raise Broken("HOST", f"the journal tells {shown(command)} otherwise than it was")
+            self.coverage.saw(before, outcome)
+            self.tell("journal", shown(command))
+            self.heard(before, command)
+            self.may_call |= {effect.key for effect in outcome.effects if isinstance(effect, Send)}
+            own.add(command, outcome)
+            hold_to_invariants(before, command, outcome, own.state, ghost)
+            hold_to_law(before, command, outcome, own.state)
+        self.state = own.state
+        loaded = self.store.load("w")
+        rows = differences(loaded.state._replace(events=()), own.state._replace(events=()))
+        if rows or self.store.events("w", 0, PAGE) != tuple(own.events):
+            raise Broken("HOST", "the store holds another state than its journal tells", tuple(rows))
+        if self.trouble is not None:
+            raise self.trouble
+
+    def finish(self) -> None:
+        """As ever, and in the end every input was handled once, and applied as often as is said."""
+        self.die()
+        self.restless = True
+        super().finish()
+        self.judge()
+        over = [run for _, run in self.own.runs if run.status == "committed" or run.abandoned]
+        for event in self.own.events:
+            times = sum(event.key in run.reserved for run in over)
+            if event.status == "consumed" and times != 1:
+                raise Broken("HOST", f"event {event.key} was handled {times} times")
