@@ -104,6 +104,10 @@ class Connector(BaseModel):
         super().__pydantic_init_subclass__(**kwargs)
         cls.methods = declared_methods(cls)
 
+    def offers(self, method: str) -> bool:
+        """Whether a method can be called, with these settings."""
+        return True
+
     def reconcilable(self, method: str) -> bool:
         """Whether a change can be looked for later, with these settings."""
         return self.methods[method].reconcile is not None

@@ -25,6 +25,7 @@ from .secrets import Mask
 
 KINDS: Final = {
     "files": ".files:Files",
+    "mail": ".mail:Mail",
     "table": ".table:Table",
     "webhook": ".webhook:Webhook",
 }

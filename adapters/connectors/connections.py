@@ -73,6 +73,7 @@ class Connections:
             f"{name}.{method}": (connector, declared)
             for name, connector in self.connectors.items()
             for method, declared in connector.methods.items()
+            if connector.offers(method)
         }
 
     @classmethod
@@ -198,7 +199,9 @@ class Connections:
         """A result as JSON. A target that gives our secrets back does not bring them into the journal."""
         if not isinstance(result, method.result):
             raise TypeError(f"{method.name} gave {type(result).__name__} and not {method.result.__name__}")
-        return json.dumps(self.masked.within(result.model_dump(mode="json")), separators=(",", ":"), allow_nan=False)
+        return json.dumps(
+            self.masked.within(result.model_dump(mode="json", by_alias=True)), separators=(",", ":"), allow_nan=False
+        )
 
     def _words(self, message: str) -> str:
         text = self.masked(message)

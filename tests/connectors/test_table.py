@@ -89,7 +89,7 @@ def test_a_writer_that_is_overtaken_by_a_look_obeys_it(place: Place, point: str)
     """The writer stands still inside its transaction, somebody looks, and the writer goes on."""
     said = []
     # SQLite and PostgreSQL make the look wait for the writer, which waits for the look: it gives up.
-    other = connections(place, deadline_ms=1_000)
+    other = connections(place, deadline_ms=300)
 
     def reach(passed: str) -> None:
         if passed == point:
