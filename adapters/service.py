@@ -31,7 +31,7 @@ WAITS: Final = {
     "backing_off": "after a failure, and tries again",
     "mutation_unresolved": "and asks again whether the change outside happened",
 }
-"""Why a workflow waits that goes on by itself (SCHED-006)."""
+"""Why a workflow waits that goes on by itself."""
 
 Watch = Callable[[Change], None]
 Tell = Callable[[str, str], None]

@@ -225,6 +225,7 @@ class Runtime:
         self.workers: list[Workers] = []
         self.given = read_files(wanted.files, self.tools.catalogue())
         self._require_tools(wanted.config)
+        self._raw: Store | None = None
         self.control = Control(place.socket) if place.socket else None
 
     def _require_tools(self, config: Path) -> None:
@@ -286,11 +287,8 @@ class Runtime:
     def close(self) -> None:
         if self.control is not None:
             self.control.close()
-        self._raw.close()
-        self.release()
-
-    def release(self) -> None:
-        """Let go of everything but the store."""
+        if self._raw is not None:
+            self._raw.close()
         self.connections.close()
         for workers in self.workers:
             workers.close()

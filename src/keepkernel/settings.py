@@ -134,11 +134,12 @@ def find_store(folder: Path) -> str:
     for here in (folder, *folder.parents):
         if found := store_in(here):
             return found
-    below = [found for child in sorted(folder.iterdir()) if child.is_dir() and (found := store_in(child))]
+    children = sorted({child.resolve() for child in folder.iterdir() if child.is_dir() and os.access(child, os.X_OK)})
+    below = [found for child in children if (found := store_in(child))]
     if len(below) == 1:
         return below[0]
     if below:
-        raise Unusable(f"say which store is meant, with --store: {', '.join(below)}")
+        raise Unusable(f"say which store is meant, with --store: {', '.join(below[:5])}{', …' * (len(below) > 5)}")
     raise Unusable(f"there is no store here; begin with keepkernel run FILE, or name one with --store or {VARIABLE}")
 
 

@@ -8,7 +8,6 @@ import typer
 app = typer.Typer(
     name="keepkernel",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )

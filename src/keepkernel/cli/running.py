@@ -82,15 +82,19 @@ def run_files(
         for line in str(error).splitlines():
             screen.say(line)
         return WRONG_USAGE
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
+    before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         runtime.open()
+        return work(runtime, screen, until_idle)
+    except Stop:  # Nothing has begun yet.
+        return NOT_FINISHED
     except StoreError as error:
-        runtime.release()
         screen.say(str(error))
         return WRONG_USAGE
-    return work(runtime, screen, until_idle)
+    finally:
+        runtime.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def work(runtime: Runtime, screen: Screen, until_idle: bool) -> int:
@@ -110,9 +114,7 @@ def work(runtime: Runtime, screen: Screen, until_idle: bool) -> int:
         sys.stdout.flush()
         os._exit(STOPPED_AT_ONCE)
     screen.clear()
-    code = max(code, told(runtime, screen)) if code != NOT_FINISHED else code
-    runtime.close()
-    return code
+    return code or told(runtime, screen)
 
 
 def told(runtime: Runtime, screen: Screen) -> int:

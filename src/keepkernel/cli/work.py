@@ -90,7 +90,7 @@ def do(store: str, as_json: bool, request: Document, config: Path | None = None)
 
 @app.command()
 def run(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Workflow files.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Workflow files.")],
     store: Annotated[
         str,
         typer.Option("--store", metavar="URL", help="The store.", show_default=".keep/store.duckdb beside FILE"),

@@ -1,0 +1,316 @@
+"""What a person sees and decides, with the command line, while no host runs."""
+
+import json
+import shutil
+
+import pytest
+from desk import Project
+
+PYTHON_REPAIR = """
+import json, pathlib, sys
+evidence = json.load(sys.stdin)
+pathlib.Path("evidence.json").write_text(json.dumps(evidence))
+file = pathlib.Path(evidence["file"])
+file.write_text(evidence["script"].replace('throw new Error("can not read it");', ""))
+"""
+
+
+def test_an_input_and_what_came_of_it(project: Project) -> None:
+    project.publish("m1")
+    project.publish("m2")
+    waiting = project.ask("inputs")["rows"]
+    assert [(row["title"], row["came_of_it"]) for row in waiting] == [("Mail m1", "waits"), ("Mail m2", "waits")]
+    told = project.run().stdout
+    assert "Mail m1 → Line 1 written" in told
+    assert project.lines() == ["m1", "m2"]
+    rows = project.ask("inputs")["rows"]
+    assert [(row["title"], row["came_of_it"]) for row in rows] == [
+        ("Mail m1", "Line 1 written"),
+        ("Mail m2", "Line 2 written"),
+    ]
+    outputs = project.ask("outputs")["rows"]
+    changes = [(row["title"], row["from"], row["params"]["token"]) for row in outputs if row["what"] == "change"]
+    assert changes == [("Write down m1", ["Mail m1"], "•••"), ("Write down m2", ["Mail m2"], "•••")]
+    assert [row["title"] for row in outputs if row["what"] == "event"] == ["Line 1 written", "Line 2 written"]
+    runs = project.ask("runs", "--limit", "2")["rows"]
+    assert [(run["handler"], run["status"], run["inputs"]) for run in runs] == [
+        ("file", "committed", 1),
+        ("file", "committed", 0),
+    ]
+    lines = [json.loads(line) for line in project.keep("logs", "--json").stdout.splitlines()]
+    assert [line["text"] for line in lines if line["kind"] == "script"] == ["looks at m1", "looks at m2"]
+    of_one = project.keep("logs", "--run", next(line["run"] for line in lines if line["kind"] == "script"))
+    assert "looks at m1" in of_one.stdout
+    assert "looks at m2" not in of_one.stdout
+
+
+def test_the_newest_are_listed_when_there_are_many(project: Project) -> None:
+    for number in range(4):
+        project.publish(f"m{number}")
+    rows = project.ask("inputs", "--limit", "2")["rows"]
+    assert [row["id"] for row in rows] == ["m2", "m3"]
+
+
+def test_explain_tells_the_story_of_an_event_and_of_a_run(project: Project) -> None:
+    project.publish("m1")
+    waiting = project.ask("explain", "mail/m1")
+    assert "keepkernel skip m1" in waiting["remedies"]
+    project.run()
+    event = project.ask("explain", "mail/m1")
+    told = "\n".join(event["story"])
+    for words in ("An input from outside", "It selected Mail m1, for: Write down m1.", "It wants to call desk.append",
+                  "The call was sent.", "It happened: its own answer says so", "published Line 1 written"):  # fmt: skip
+        assert words in told
+    assert "t-123456" not in told
+    run = project.ask("inputs")["rows"][0]["run"]
+    assert project.ask("explain", run[:6])["story"] == event["story"][2:]
+    assert "Write down m1" in project.keep("explain", run).stdout
+
+
+def test_a_tool_that_is_not_granted_is_asked_for(project: Project) -> None:
+    config = project.config.read_text()
+    project.config.write_text(config.replace("desk-work", "desk-more"))
+    project.file.write_text(project.file.read_text().replace("desk-work", "desk-more"))
+    project.grant_less()
+    project.run()
+    project.keep("publish", "mail", "m1", "--title", "Mail m1", "--workflow", "desk-more")
+    ended = project.run(1)
+    assert "desk.append is not granted" in ended.stderr
+    assert "keepkernel grant desk.append --workflow desk-more" in ended.stderr
+    project.keep("grant", "desk.append", "--workflow", "desk-more")
+    project.run()
+    assert project.lines() == ["m1"]
+
+
+def test_a_call_is_approved_or_rejected(project: Project) -> None:
+    project.publish("m1")
+    project.publish("m2")
+    project.keep("grant", "desk.append", "--ask")
+    project.grant_less()
+    project.run(1)
+    request = project.status(1)["request"]
+    assert (request["tool"], request["params"], request["inputs"]) == (
+        "desk.append",
+        {"text": "m1", "token": "•••"},
+        ["Mail m1"],
+    )
+    shown = project.keep("status", code=1).stdout
+    assert "desk.append" in shown
+    assert "t-123456" not in shown
+    project.keep("approve", request["digest"][:8])
+    project.run(1)
+    assert project.lines() == ["m1"]
+    project.keep("reject")
+    project.run()
+    assert project.lines() == ["m1"]
+    assert [row["came_of_it"] for row in project.ask("inputs")["rows"]] == ["Line 1 written", "skipped"]
+    assert "no call waits for approval" in project.keep("approve", code=2).stderr
+
+
+def uncertain(project: Project, mode: str = "lost") -> str:
+    project.publish("m1")
+    project.mode(mode)
+    ended = project.run(1)
+    assert "nobody knows whether desk.append happened" in ended.stderr
+    record = project.status(1)["escalation"]
+    assert record["attempted"] == {"text": "m1", "token": "•••"}
+    assert record["inputs"] == ["Mail m1"]
+    assert record["verifiable"] is True
+    assert record["verification"] == "the target can be asked; it was asked 2 times, and did not settle it"
+    assert record["key"] in record["check"]
+    possible = {choice["as"]: choice["possible"] for choice in record["choices"]}
+    assert possible == {"try-again": True, "didnt-happen": False, "skip": True, "happened": True}
+    mutation: str = record["mutation"]
+    return mutation
+
+
+def test_what_nobody_knows_is_told_and_asked_again(project: Project) -> None:
+    mutation = uncertain(project, "lost after")
+    story = project.keep("explain", mutation).stdout
+    for words in ("No answer came that settles", "a person decides", "why it is unknown", "--as skip", "what to check"):
+        assert words in story
+    assert "--as didnt-happen: not now: the call may still land (MUT-009)" in story
+    assert project.ask("explain", "m1")["escalation"]["mutation"] == mutation
+    project.mode("")
+    project.keep("resolve", mutation, "--as", "try-again")
+    project.run()
+    assert project.lines() == ["m1"]
+    assert project.ask("inputs")["rows"][0]["came_of_it"] == "Line 1 written"
+
+
+def test_a_refused_resolution_says_why_and_what_helps(project: Project) -> None:
+    mutation = uncertain(project)
+    refused = project.keep("resolve", mutation, "--as", "didnt-happen", code=1)
+    assert "refused: the call may still land" in refused.stderr
+    assert "[too_early, MUT-009]" in refused.stderr
+    assert "what helps: wait until may_land_until" in refused.stderr
+    assert project.ask("resolve", mutation, "--as", "didnt-happen", code=1)["refused"]["rule"] == "MUT-009"
+    project.keep("resolve", mutation, "--as", "happened", "--result", '{"line": 7}')
+    project.run()
+    assert project.ask("inputs")["rows"][0]["came_of_it"] == "Line 7 written"
+    assert project.lines() == []
+
+
+def test_a_mutation_that_nobody_knows_about_is_skipped(project: Project) -> None:
+    mutation = uncertain(project)
+    assert project.ask("inputs")["rows"][0]["came_of_it"] == "nobody knows whether desk.append happened"
+    project.keep("resolve", mutation, "--as", "skip")
+    project.run()
+    assert project.ask("inputs")["rows"][0]["came_of_it"] == "skipped; Nothing written"
+
+
+def test_a_target_that_can_not_be_asked_goes_to_a_person_at_once(project: Project) -> None:
+    project.file.write_text(project.file.read_text().replace("desk.append", "desk.shout"))
+    project.publish("m1")
+    project.mode("lost")
+    project.run(1)
+    record = project.status(1)["escalation"]
+    assert (record["verifiable"], record["verification"]) == (False, "the target can not be asked")
+    assert {c["as"]: c["possible"] for c in record["choices"]}["try-again"] is False
+
+
+def test_access_that_was_refused_is_put_right(project: Project) -> None:
+    project.publish("m1")
+    project.mode("locked")
+    assert "access was refused: desk.append: the desk is locked" in project.run(1).stderr
+    project.mode("")
+    project.keep("reconnect")
+    project.run()
+    assert project.lines() == ["m1"]
+
+
+def test_a_block_is_lifted_by_retry(project: Project) -> None:
+    project.publish("m1")
+    project.mode("late")
+    ended = project.run(1)
+    assert "blocked after too many failures: desk.append: nobody is at the desk" in ended.stderr
+    project.mode("")
+    project.keep("retry")
+    project.run()
+    assert project.lines() == ["m1"]
+
+
+def test_a_script_that_failed_waits_for_a_new_version(project: Project) -> None:
+    project.publish("m1", {"broken": True})
+    assert "the script failed in file: Error: can not read it" in project.run(1).stderr
+    project.run(1)
+    project.file.write_text(project.file.read_text().replace('throw new Error("can not read it");', ""))
+    deployed = project.ask("deploy", str(project.file))
+    assert (deployed["accepted"], deployed["unchanged"]) == (True, False)
+    assert "deployed already" in project.keep("deploy", str(project.file)).stdout
+    project.run()
+    assert project.lines() == ["m1"]
+
+
+def test_the_repair_command_is_given_the_evidence_and_mends_the_script(project: Project) -> None:
+    (project.folder / "mend.py").write_text(PYTHON_REPAIR)
+    project.publish("m1", {"broken": True})
+    project.run(0, "--repair", "python3 mend.py")
+    assert project.lines() == ["m1"]
+    evidence = json.loads((project.folder / "evidence.json").read_text())
+    assert (evidence["workflow"], evidence["handler"], evidence["failures"]) == ("desk-work", "file", 1)
+    assert "can not read it" in evidence["error"]
+    assert evidence["run"]["status"] == "failed:logic"
+    assert evidence["trace"][0].endswith("file begins.")
+    assert evidence["tools"]["desk.append"]["kind"] == "mutate"
+
+
+def test_a_repair_that_changes_nothing_is_tried_twice(project: Project) -> None:
+    mend = project.folder / "mend.sh"
+    mend.write_text("#!/bin/sh\necho called >> calls\n")
+    mend.chmod(0o755)
+    project.config.write_text(project.config.read_text().replace("[host]", '[host]\nrepair = "./mend.sh"'))
+    project.publish("m1", {"broken": True})
+    assert "blocked: the script keeps failing" in project.run(1).stderr
+    assert (project.folder / "calls").read_text() == "called\n" * 2
+
+
+def test_a_repair_that_fails_stops_the_workflow(project: Project) -> None:
+    project.publish("m1", {"broken": True})
+    ended = project.run(1, "--repair", "sh -c 'echo no idea >&2; exit 7'")
+    assert "the repair did not help: the repair command ended with 7: no idea" in ended.stderr
+    project.keep("retry")
+    project.keep("skip", "m1")
+    project.run()
+    assert project.lines() == []
+
+
+def test_an_uncertain_mutation_never_goes_to_repair(project: Project) -> None:
+    project.publish("m1")
+    project.mode("lost")
+    project.run(1, "--repair", "touch repaired")
+    assert project.status(1)["escalation"] is not None
+    assert not (project.folder / "repaired").exists()
+
+
+def test_pause_resume_skip_run_now(project: Project) -> None:
+    project.publish("m1")
+    project.keep("pause")
+    assert "it is paused" in project.run().stdout
+    assert project.status()["standing"] == "paused by a person"
+    project.keep("skip", "mail/m1")
+    project.keep("resume")
+    project.keep("run-now", "file")
+    project.run()
+    assert [row["came_of_it"] for row in project.ask("inputs")["rows"]] == ["skipped"]
+
+
+def test_a_next_that_can_not_pass_is_abandoned(project: Project) -> None:
+    project.publish("m1")
+    stumbling = 'if (prepared.data.id) throw new Error("no"); const what'
+    project.file.write_text(project.file.read_text().replace("const what", stumbling))
+    project.run(1)
+    project.file.write_text(project.file.read_text().replace("    file:", "    other:"))
+    assert "is not in the script any more" in project.run(1).stderr
+    run = project.ask("inputs")["rows"][0]["run"]
+    assert project.ask("inputs")["rows"][0]["came_of_it"] == "desk.append is done; what follows is not"
+    project.keep("abandon", run)
+    project.run()
+    assert project.ask("inputs")["rows"][0]["status"] == "consumed"
+
+
+def test_old_versions_are_kept(project: Project) -> None:
+    from keepkernel.runtime import Archive, host_for_people, open_patiently, version_of
+    from keepkernel.settings import place_of
+
+    first = project.file.read_text()
+    project.run()
+    project.file.write_text(first + "\n// another\n")
+    project.run()
+    store = open_patiently(place_of(project.store))
+    archive = Archive(store, host_for_people(store))
+    assert archive.source("desk-work", version_of(first)) == first
+    assert archive.source("desk-work", version_of(project.file.read_text())).endswith("// another\n")
+    assert store.workflows() == (".scripts", "desk-work")
+    store.close()
+    assert [one["workflow"] for one in project.ask("status")["workflows"]] == ["desk-work"]
+
+
+def test_several_workflows_in_one_host(project: Project) -> None:
+    second = project.folder / "second.js"
+    second.write_text(project.file.read_text().replace('"desk-work"', '"desk-more"'))
+    project.config.write_text(f'{project.config.read_text()}\n[workflows.desk-more]\ngrant = ["desk.append"]\n')
+    project.keep("run", str(project.file), str(second), "--until-idle")
+    for name in ("desk-work", "desk-more"):
+        project.keep("publish", "mail", name, "--title", name, "--workflow", name)
+    told = project.keep("run", str(project.file), str(second), "--until-idle", "--json").stdout
+    done = [line for line in map(json.loads, told.splitlines()) if line["kind"] == "done"]
+    assert sorted(line["workflow"] for line in done) == ["desk-more", "desk-work"]
+    assert sorted(project.lines()) == ["desk-more", "desk-work"]
+    assert "say which workflow is meant" in project.keep("pause", code=2).stderr
+    assert "workflow" in project.keep("inputs").stdout.splitlines()[0]
+
+
+def test_the_store_is_found_from_below_and_from_above(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.publish("m1")
+    below = project.folder / "deep" / "deeper"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    assert "Mail m1" in project.keep("inputs").stdout
+    monkeypatch.chdir(project.folder.parent)
+    assert "Mail m1" in project.keep("inputs").stdout
+    second = project.folder.parent / "second"
+    shutil.copytree(project.folder, second)
+    told = project.keep("inputs", code=2).stderr
+    shutil.rmtree(second)
+    assert "say which store is meant" in told
