@@ -71,6 +71,7 @@ class Watcher:
         self.shrink_seconds = shrink_seconds
         self.first: Failure | None = None
         self.first_at = 0.0
+        self.first_cpu = 0.0
         self.smallest: Failure | None = None
         self.on_example: Callable[[], None] = lambda: None
 
@@ -83,7 +84,7 @@ class Watcher:
 
     def failed(self, failure: Failure) -> None:
         if self.first is None:
-            self.first, self.first_at = failure, time.monotonic()
+            self.first, self.first_at, self.first_cpu = failure, time.monotonic(), time.process_time()
         if self.smallest is None or failure.size < self.smallest.size:
             self.smallest = failure
 

@@ -1,9 +1,9 @@
 """The command line. Commands import what they need when they run, so that help stays fast."""
 
-from . import conforming, proof, work
+from . import attack, conforming, proof, work
 from .base import app
 
-__all__ = ["app", "conforming", "main", "proof", "work"]
+__all__ = ["app", "attack", "conforming", "main", "proof", "work"]
 
 
 def main() -> None:

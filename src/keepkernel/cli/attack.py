@@ -1,0 +1,47 @@
+"""Commands that attack the system: fuzz."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from .base import app, end
+
+
+@app.command()
+def fuzz(
+    level: Annotated[
+        Literal["kernel", "store", "host"] | None, typer.Option(help="Which machine.", show_default="all three")
+    ] = None,
+    store: Annotated[
+        str, typer.Option(metavar="URL", help="memory:, sqlite:, duckdb: or a PostgreSQL URL.", show_default="all")
+    ] = "all",
+    seconds: Annotated[float, typer.Option(min=0, help="For how long.", show_default="as the profile has it")] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="How many processes.", show_default="one for each core")] = 0,
+    seed: Annotated[int, typer.Option(help="Another seed lives other lives.")] = 0,
+    corpus: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where failures are kept.", show_default=".hypothesis/keepkernel")
+    ] = None,
+    fault: Annotated[str, typer.Option(metavar="NAME", help="Attack the system with this seeded fault in it.")] = "",
+    profile: Annotated[str, typer.Option(help="ci (60 s), dev, campaign, or crosshair for the kernel machine.")] = "ci",
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report to look at.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Attack kernel, stores and host with drawn workflows, faults and crashes at every step.
+
+    What breaks is shrunk, told as a story, and written to the corpus: for `replay`, and as a test. A campaign that is
+    started again goes on where it stopped. Ends with 0 when nothing was found, which proves nothing, 1 when something
+    was, 2 for wrong usage, 3 when a process failed. Ctrl-C ends it and tells what is known.
+    """
+    try:
+        from ..fuzz import campaign
+    except ModuleNotFoundError as error:
+        if error.name != "hypothesis":
+            raise
+        typer.echo("keepkernel: fuzz needs Hypothesis: pip install 'keepkernel[verify]'", err=True)
+        raise typer.Exit(2) from None
+
+    wanted = campaign.Wanted(
+        level or "", store, seconds, workers, seed, corpus or campaign.CORPUS, fault, profile
+    )  # fmt: skip
+    end(lambda: campaign.fuzz(wanted, as_json_text=as_json, html=html))
