@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ..adapters.host import Grain
 from ..adapters.stores import KINDS
 from ..kernel.ports import StoreError
+from . import files
 from .commands import EXIT_CODES, aligned, wrong_usage
 from .explorer import Verdict
 from .judge import changed
@@ -210,25 +211,66 @@ class Tried:
         return Swept(self.workflow.name, points, self._pairs, all_pairs, trials, self._seconds, failures, whole)
 
 
+# --- a workflow file ---------------------------------------------------------------------------------
+
+
+def tried(deaths: Deaths, project: files.Project) -> tuple[files.Trial, float]:
+    began = time.monotonic()
+    return project.killed(deaths), time.monotonic() - began
+
+
+def swept_file(file: Path, project: files.Project, wanted: Wanted, watch: Watch) -> Swept:
+    """Every point of one workflow file, and pairs as long as there is time, each by real kills."""
+    pool = Pool(project, watch)
+    try:
+        (clean, seconds), (again, _) = (found for _, found in pool.each(tried, [((),), ((),)], "clean runs"))
+        repeatable = clean.evidence == again.evidence and clean.events == again.events
+        failures = [Failure((), (), found)] if (found := files.compared(clean, again, repeatable)) else []
+        after: dict[int, int] = {}
+        pairs = all_pairs = 0
+        if not failures:
+            points = [((n,),) for n in range(1, len(clean.points) + 1)]
+            for (deaths,), (trial, took) in pool.each(tried, points, "points"):
+                seconds += took
+                after[deaths[0]] = len(trial.points)
+                if found := files.compared(clean, trial, repeatable):
+                    failures.append(Failure(deaths, trial.died, found))
+        if wanted.depth > 1 and not failures:
+            every = [((n, m),) for n, points_after in after.items() for m in range(1, points_after + 1)]
+            all_pairs = len(every)
+            random.Random(wanted.seed).shuffle(every)
+            until = time.monotonic() + (wanted.seconds or PAIRS_SECONDS)
+            for (deaths,), (trial, took) in pool.each(tried, every, "pairs", until):
+                seconds += took
+                pairs += 1
+                if found := files.compared(clean, trial, repeatable):
+                    failures.append(Failure(deaths, trial.died, found))
+        whole = bool(failures) or len(after) == len(clean.points)
+        count = 2 + len(after) + pairs
+        return Swept(str(file), len(clean.points), pairs, all_pairs, count, seconds, tuple(sorted(failures)), whole)
+    finally:
+        pool.close()
+
+
 # --- many at a time ----------------------------------------------------------------------------------
 
-SHARED: dict[str, Ground] = {}
+SHARED: dict[str, Any] = {}
 """What the processes of the pool know of their ground; they are forked, so that nothing is copied."""
 
 
-def start_worker(where: Ground) -> None:
+def start_worker(where: Ground | files.Project) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which lets them finish.
     SHARED["ground"] = where
 
 
-def at_work(function: Callable[..., Result], workflow: Workflow, rest: tuple[Any, ...]) -> Result:
-    return function(workflow, SHARED["ground"], *rest)
+def at_work(function: Callable[..., Result], what: Any, rest: tuple[Any, ...]) -> Result:
+    return function(what, SHARED["ground"], *rest)
 
 
 class Pool:
     """A process for every core, each forked from this one while no store is open."""
 
-    def __init__(self, where: Ground, watch: Watch) -> None:
+    def __init__(self, where: Ground | files.Project, watch: Watch) -> None:
         self._watch = watch
         self._cores = os.cpu_count() or 1
         self._executor = ProcessPoolExecutor(self._cores, get_context("fork"), start_worker, (where,))
@@ -269,11 +311,26 @@ def crash(wanted: Wanted, *, point: str = "", as_json_text: bool = False) -> int
 
 def sweep(wanted: Wanted) -> dict[str, Any]:
     """The one object that `--json` prints."""
-    workflows = chosen(wanted.workflow)
     began = time.monotonic()
-    with scratch(wanted) as where:
-        rows, stopped = swept(workflows, where, wanted)
+    if wanted.workflow.endswith(".js"):
+        with project_of(wanted) as project, Watch("crash") as watch:
+            rows, stopped = [swept_file(project.file, project, wanted, watch)], watch.stopped
+    else:
+        workflows = chosen(wanted.workflow)
+        with scratch(wanted) as where:
+            rows, stopped = swept(workflows, where, wanted)
     return summary(rows, wanted, time.monotonic() - began, stopped)
+
+
+@contextmanager
+def project_of(wanted: Wanted) -> Iterator[files.Project]:
+    """A workflow file, and a folder for copies of its own."""
+    scheme, file = wanted.store.partition(":")[0], Path(wanted.workflow)
+    if wanted.in_process or scheme not in STORES_WITH_FILES:
+        wrong_usage("a workflow file is swept by real kills, with --store sqlite: or duckdb:")
+    files.usable(file)
+    with scratch(wanted) as where:
+        yield files.Project(file, scheme, where.folder, wanted.grain)
 
 
 def swept(workflows: list[Workflow], where: Ground, wanted: Wanted) -> tuple[list[Swept], bool]:
@@ -351,6 +408,8 @@ def one_trial(wanted: Wanted, point: str) -> int:
     """The same trial again, told step by step."""
     if not wanted.workflow:
         wrong_usage("--point goes with --workflow: each has its own points")
+    if wanted.workflow.endswith(".js"):
+        return one_file_trial(wanted, deaths_of(point))
     (workflow,), deaths = chosen(wanted.workflow), deaths_of(point)
     die = simulated if wanted.in_process else killed
     with scratch(wanted) as where:
@@ -368,6 +427,25 @@ def one_trial(wanted: Wanted, point: str) -> int:
         print(*(f"  broken: {violation}" for violation in failure.violations), sep="\n")
     print("violated" if failures else "holds")
     return EXIT_CODES["violated" if failures else "holds"]
+
+
+def one_file_trial(wanted: Wanted, deaths: Deaths) -> int:
+    with project_of(wanted) as project:
+        clean, again = project.killed(), project.killed()
+        try:
+            trial = project.killed(deaths)
+        except NotReached as error:
+            wrong_usage(str(error))
+    found = files.compared(clean, trial, clean.evidence == again.evidence)
+    for life, (at, name) in enumerate(zip(deaths, trial.died, strict=True), 1):
+        print(f"  life {life} dies at point {at}: {name}")
+    for place, things in trial.evidence.items():
+        print(f"  {place}:", *(f"    {thing}" for thing in things), sep="\n")
+    print(
+        *(f"  broken: {violation}" for violation in found), *([f"  asks: {trial.asks}"] if trial.asks else []), sep="\n"
+    )
+    print("violated" if found else "holds")
+    return EXIT_CODES["violated" if found else "holds"]
 
 
 # --- telling -----------------------------------------------------------------------------------------
@@ -398,7 +476,7 @@ def summary(rows: list[Swept], wanted: Wanted, seconds: float, stopped: bool) ->
         "workflows": [
             {
                 "workflow": row.workflow,
-                "text": WORKFLOWS[row.workflow].text,
+                "text": WORKFLOWS[row.workflow].text if row.workflow in WORKFLOWS else "a workflow file",
                 "points": row.points,
                 "pairs": row.pairs,
                 "all_pairs": row.all_pairs,

@@ -149,7 +149,12 @@ def crash(
         bool, typer.Option("--in-process", help="Simulate crashes, much faster, instead of killing processes.")
     ] = False,
     workflow: Annotated[
-        str, typer.Option(metavar="NAME", help="Only this workflow; see --list.", show_default="all")
+        str,
+        typer.Option(
+            metavar="NAME|FILE.js",
+            help="Only this workflow (see --list), or a workflow file with its real connectors.",
+            show_default="all",
+        ),
     ] = "",
     seconds: Annotated[
         float, typer.Option(min=0, help="Try pairs for so long: a sample.", show_default="600 with kills, else all")
