@@ -260,4 +260,9 @@ def within(deadline_ms: int, work: Callable[[], Result], late: Late | None = Non
         if late is not None:
             future.add_done_callback(lambda ended: late(ended.exception()))
         raise Overdue
-    return future.result()
+    try:
+        return future.result()
+    finally:
+        # What was raised refers to the worker, and the worker to the future: a circle, in which open cursors and the
+        # locks that they hold would wait for the collector of garbage.
+        del future
