@@ -477,12 +477,16 @@ class DuckDBStore(Pages):
     # -- events and history
 
     def _oldest(self, live: Live, topic: str) -> Event | None:
+        both = (event for event in (self._oldest_stored(live, topic), live.oldest_changed(topic)) if event is not None)
+        return min(both, key=by_seq, default=None)
+
+    def _oldest_stored(self, live: Live, topic: str) -> Event | None:
+        """The oldest pending event of the table that the journal does not change."""
         first, rest = live.stored.get(topic) or (None, self._stored(live, topic))
         if topic not in live.stored or (first is not None and first.key in live.changed):
             first = next(rest, None)
             live.stored[topic] = first, rest
-        both = (event for event in (first, live.oldest_changed(topic)) if event is not None)
-        return min(both, key=by_seq, default=None)
+        return first
 
     def _stored(self, live: Live, topic: str, after_seq: int = 0) -> Iterator[Event]:
         """Pending events of the table that the journal does not change, in order, read a page at a time."""
@@ -496,9 +500,18 @@ class DuckDBStore(Pages):
 
     def peek(self, workflow: str, topic: str, limit: int, after_seq: int = 0) -> tuple[Event, ...]:
         live = self._of(workflow)
-        of_topic = (event for event in live.changed.values() if event.key.topic == topic and event.seq > after_seq)
-        changed = sorted((event for event in of_topic if event.status == "pending"), key=by_seq)
-        return tuple(islice(merge(changed, self._stored(live, topic, after_seq), key=by_seq), limit))
+        changed = (live.changed[key] for seq, key in sorted({*live.pending.get(topic, ())}) if seq > after_seq)
+        pending = (event for event in changed if event.status == "pending")
+        return tuple(islice(merge(pending, self._pending_stored(live, topic, after_seq), key=by_seq), limit))
+
+    def _pending_stored(self, live: Live, topic: str, after_seq: int) -> Iterator[Event]:
+        """The first one is in memory, so that whoever takes one after the other asks the table for nothing."""
+        first = self._oldest_stored(live, topic)
+        if first is None:
+            return
+        if first.seq > after_seq:
+            yield first
+        yield from self._stored(live, topic, max(after_seq, first.seq))
 
     def get(self, workflow: str, key: Key) -> Event | None:
         return self._named_events(self._of(workflow), {key}).get(key)

@@ -26,7 +26,7 @@ from ..kernel.ports import (
 from ..kernel.respond import Answer, Failed
 from ..kernel.schedule import Idle, Wait
 from ..kernel.step import step
-from ..kernel.types import Accepted, CallHandler, Effect, Event, Outcome, Reconcile, Repair, Send, State
+from ..kernel.types import Accepted, CallHandler, Effect, Event, Key, Outcome, Reconcile, Repair, Send, State
 from ..kernel.window import named
 from .points import Reach, pass_by
 
@@ -64,9 +64,13 @@ class Hand(NamedTuple):
     def after(self, command: Command, accepted: Accepted) -> "Hand":
         return Hand(self.durable, accepted.state, (*self.steps, (command, accepted)))
 
+    @property
+    def keys(self) -> frozenset[Key]:
+        return frozenset(event.key for event in self.state.events)
+
     def with_events(self, found: tuple[Event, ...]) -> "Hand":
         """The same with further events in the window, which no step has touched."""
-        known = {event.key for event in self.state.events}
+        known = self.keys
         new = tuple(event for event in found if event.key not in known)
         durable = self.durable._replace(state=_with(self.durable.state, new))
         return Hand(durable, _with(self.state, new), self.steps)
@@ -130,12 +134,15 @@ class Host:
         """One thing that is to be done; None when there may be more. Whoever waits has nothing in hand (HOST-011)."""
         if not self._renew(workflow):
             raise LeaseLost(f"another host drives {workflow} now; stop this one")
-        if workflow in self._hands and not self._hands[workflow].steps:
-            del self._hands[workflow]  # Others may have committed since.
         if self._step(workflow, respond.advance):
             return None
+        if not self._hand(workflow).steps:
+            self._hands.pop(workflow)  # Others may have committed since; and the window is another after a run.
         rest = self._look_around(workflow)
-        return rest if rest is not None and self.flush(workflow) else None
+        if rest is None or not self.flush(workflow):
+            return None
+        self._hands.pop(workflow)
+        return rest
 
     def _look_around(self, workflow: str) -> Wait | Idle | None:
         """What is to be done when no run is to be moved on."""
@@ -230,7 +237,7 @@ class Host:
             command = ask(hand.state, self.store.now())
             if command is None:
                 return None
-            if named(hand.state, command):
+            if named(hand.state, command) - hand.keys:
                 loaded = self.store.load(workflow, command)
                 if loaded.version != hand.durable.version:
                     del self._hands[workflow]

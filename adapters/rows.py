@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ..kernel.codec import decode_command, encode, from_plain, to_plain
+from ..kernel.codec import CANONICAL, decode_command, encode, from_plain, to_plain
 from ..kernel.commands import NAMES
 from ..kernel.ports import Change, Conflict, Lease, LeaseLost, Transition, UnknownWorkflow
 from ..kernel.types import Event, Key
@@ -20,7 +20,7 @@ Row = Sequence[Any]
 
 def text_of(value: Any) -> str:
     """Canonical JSON of a row's value: a run, a record, a session, a list of causes."""
-    return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"))
+    return CANONICAL.encode(to_plain(value))
 
 
 def value_of(kind: type[Value], text: str) -> Value:
@@ -60,7 +60,7 @@ def event_row(event: Event) -> EventRow:
 
 def event_of(row: Row) -> Event:
     topic, name, seq, status, owner, title, payload, created_by, causes = row
-    roots = tuple(Key(*key) for key in json.loads(causes))
+    roots = tuple(Key(*key) for key in json.loads(causes)) if causes != "[]" else ()
     return Event(Key(topic, name), seq, status, owner, title, payload, created_by, roots)
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from .commands import COMMANDS, NAMES, Command
 from .types import Accepted, CallHandler, Effect, Outcome, Reconcile, Rejected, Repair, Send, State
@@ -24,6 +24,9 @@ TAGS: Final[dict[type, str]] = {
     Repair: "repair",
 }
 """Members of a union carry their name in `type`."""
+
+CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+"""Sorted keys, no spaces, ASCII: one text for each value."""
 
 SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 """How half a surrogate pair looks in ASCII; whole pairs look so too."""
@@ -46,7 +49,7 @@ def encode(value: State | Command | Outcome | Effect) -> str:
     """
     plain = to_plain(value)
     try:
-        text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        text = CANONICAL.encode(plain)
         require_unicode(text, plain)
     except ValueError as error:
         raise EncodeError(f"{type(value).__name__} has no canonical text: {error}") from None
@@ -94,13 +97,45 @@ def require_unicode(text: str, plain: Any) -> None:
 
 def to_plain(value: Any) -> Any:
     """The JSON value of a kernel value."""
-    if isinstance(value, tuple):
-        if not hasattr(value, "_fields"):
-            return [to_plain(item) for item in value]
-        plain = {name: to_plain(item) for name, item in zip(value._fields, value, strict=True)}
-        tag = TAGS.get(type(value))
-        return plain if tag is None else {"type": tag, **plain}
-    return value
+    if not isinstance(value, tuple):
+        return value
+    shape = shape_of(type(value))
+    if shape is None:
+        return [to_plain(item) for item in value]
+    plain = dict(zip(shape.fields, value, strict=True))
+    for name in shape.nested:
+        plain[name] = to_plain(plain[name])
+    return plain if shape.tag is None else {"type": shape.tag, **plain}
+
+
+class Shape(NamedTuple):
+    """What is to be known of a class of values to write them."""
+
+    fields: tuple[str, ...]
+    nested: tuple[str, ...]
+    """Fields that may hold other values than plain ones."""
+    tag: str | None
+
+
+@cache
+def shape_of(kind: Any) -> Shape | None:
+    """None for a plain tuple, which is a list."""
+    if not hasattr(kind, "_fields"):
+        return None
+    hints = get_type_hints(kind)
+    nested = tuple(name for name in kind._fields if not is_plain(hints[name]))
+    return Shape(kind._fields, nested, TAGS.get(kind))
+
+
+def is_plain(kind: Any) -> bool:
+    """Whether values of a type are the same in JSON: texts, numbers, truth values, words, nothing.
+
+    >>> is_plain(int | None), is_plain(Literal["a"]), is_plain(tuple[str, ...])
+    (True, True, False)
+    """
+    if get_origin(kind) in (Union, UnionType):
+        return all(map(is_plain, get_args(kind)))
+    return get_origin(kind) is Literal or kind in (str, int, bool, NoneType)
 
 
 def from_plain(kind: Any, plain: Any) -> Any:

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,6 +46,7 @@ class Worker:
         self.limits = limits
         self.calls = 0
         self.started = False
+        self._came = bytearray()
         self._socket, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
@@ -79,19 +81,21 @@ class Worker:
         return self._read(length, deadline)
 
     def _read(self, length: int, deadline: float) -> bytes:
-        body = bytearray()
-        while len(body) < length:
+        """So many bytes; what came with them is kept for the next read."""
+        while len(self._came) < length:
             try:
                 self._socket.settimeout(_left(deadline))
-                got = self._socket.recv(min(length - len(body), MEGABYTE))
+                got = self._socket.recv(MEGABYTE)
             except TimeoutError:
                 raise Stopped("it took longer than it may (SCRIPT-009)") from None
             except OSError:
                 raise self._died() from None
             if not got:
                 raise self._died()
-            body += got
-        return bytes(body)
+            self._came += got
+        body = bytes(self._came[:length])
+        del self._came[:length]
+        return body
 
     def _died(self) -> Stopped:
         # Its own exit code tells a crash from a kill, so it gets a moment to be gone.
@@ -126,11 +130,14 @@ def _left(deadline: float) -> float:
 
 
 class Workers:
-    """Warm workers: each is lent to one call at a time, and replaced as soon as it is gone."""
+    """Warm workers: each is lent to one call at a time, and replaced as soon as it is gone.
 
-    def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008 - an immutable value
+    They take turns, so that one makes its next context while another is at work.
+    """
+
+    def __init__(self, limits: Limits = Limits(), warm: int = 2) -> None:  # noqa: B008 - an immutable value
         self.limits = limits
-        self._idle = [Worker(limits)]
+        self._idle = deque(Worker(limits) for _ in range(warm))
 
     @contextmanager
     def lent(self) -> Iterator[Worker]:
@@ -150,7 +157,7 @@ class Workers:
 
     def _take(self) -> Worker:
         """A warm worker; one that died while it was idle is nobody's fault, and replaced."""
-        worker = self._idle.pop() if self._idle else Worker(self.limits)
+        worker = self._idle.popleft() if self._idle else Worker(self.limits)
         if not worker.alive:
             worker.kill()
             worker = Worker(self.limits)

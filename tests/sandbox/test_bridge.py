@@ -244,13 +244,26 @@ def test_a_tool_has_a_connector_and_a_method(name: str) -> None:
 
 
 def test_a_worker_is_replaced_after_its_share_of_calls() -> None:
-    workers = Watched(Limits(calls_per_worker=2))
+    workers = Watched(Limits(calls_per_worker=2), warm=1)
     try:
         pids = []
         for _ in range(4):
             run_body(workers, "prepare", "return 1")
             pids.append(workers.last.process.pid)
         assert (pids[0] == pids[1], pids[1] == pids[2], pids[2] == pids[3]) == (True, False, True)
+    finally:
+        workers.close()
+
+
+def test_workers_take_turns_so_that_each_has_time_to_make_its_next_context() -> None:
+    workers = Watched(warm=2)
+    try:
+        pids = []
+        for _ in range(4):
+            run_body(workers, "prepare", "return 1")
+            pids.append(workers.last.process.pid)
+        assert pids[:2] == pids[2:]
+        assert pids[0] != pids[1]
     finally:
         workers.close()
 
