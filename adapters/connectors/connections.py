@@ -247,14 +247,7 @@ def within(deadline_ms: int, work: Callable[[], Result], late: Late | None = Non
     process alive; `late` hears how it ended.
     """
     future: Future[Result] = Future()
-
-    def worker() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:  # Whatever it is, it is raised again where the work is waited for.
-            future.set_exception(error)
-
-    Thread(target=worker, daemon=True, name="keepkernel connector").start()
+    Thread(target=perform, args=(future, work), daemon=True, name="keepkernel connector").start()
     wait([future], timeout=deadline_ms / 1_000)
     if not future.done():
         if late is not None:
@@ -263,6 +256,15 @@ def within(deadline_ms: int, work: Callable[[], Result], late: Late | None = Non
     try:
         return future.result()
     finally:
-        # What was raised refers to the worker, and the worker to the future: a circle, in which open cursors and the
-        # locks that they hold would wait for the collector of garbage.
+        del future
+
+
+def perform(future: Future[Result], work: Callable[[], Result]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:  # Whatever it is, it is raised again where the work is waited for.
+        future.set_exception(error)
+    finally:
+        # What was raised refers to this frame, and the future to what was raised: a circle, in which open cursors,
+        # and the locks that they hold, would wait for the collector of garbage. The same is true of `within`.
         del future
