@@ -155,6 +155,10 @@ class Reader:
             extra = EXTRAS.get(error.name or "")
             remedy = f"pip install 'keepkernel[{extra}]'" if extra else "install it"
             raise Problem(f"{named} needs {error.name}: {remedy}") from error
+        except Problem:
+            raise
+        except Exception as error:  # It is somebody's own code, and anything may be wrong with it.
+            raise Problem(f"{place} can not be loaded: {type(error).__name__}: {error}") from error
         found = getattr(module, name, None)
         if not (isinstance(found, type) and issubclass(found, Connector)):
             raise Problem(f"{place} has no connector {name}; derive a class of this name from Connector")

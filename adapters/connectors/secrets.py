@@ -9,6 +9,8 @@ from urllib.parse import quote, quote_plus, unquote, urlsplit
 from pydantic import BaseModel, SecretStr
 
 COVER: Final = "•••"
+RARE_MIN: Final = 12
+"""A secret of so many characters does not stand in ordinary data by chance."""
 
 
 class Mask:
@@ -16,8 +18,8 @@ class Mask:
 
     def __init__(self, secrets: Iterable[str]) -> None:
         known = {form for secret in secrets for part in parts(secret) for form in forms(part)}
-        longest_first = sorted(known, key=len, reverse=True)  # A secret may be a part of another one.
-        self._known = re.compile("|".join(map(re.escape, longest_first))) if known else None
+        self._known = pattern(known)
+        self._rare = pattern(secret for secret in known if len(secret) >= RARE_MIN)
 
     def __call__(self, text: str) -> str:
         """
@@ -27,21 +29,26 @@ class Mask:
         return self._known.sub(COVER, text) if self._known else text
 
     def within(self, value: Any) -> Any:
-        """The same for every text in a value of JSON.
+        """A value of JSON without secrets. Short ones stay: they may be words of the data, which must not change.
 
-        >>> Mask(["hunter2"]).within({"headers": ["hunter2", 2]})
-        {'headers': ['•••', 2]}
+        >>> Mask(["Bearer 0123456789", "keep"]).within({"headers": ["Bearer 0123456789", "keep", 2]})
+        {'headers': ['•••', 'keep', 2]}
         """
-        if self._known is None:
+        if self._rare is None:
             return value
         match value:
             case str():
-                return self(value)
+                return self._rare.sub(COVER, value)
             case list():
                 return [self.within(item) for item in value]
             case dict():
-                return {self(name): self.within(item) for name, item in value.items()}
+                return {self.within(name): self.within(item) for name, item in value.items()}
         return value
+
+
+def pattern(secrets: Iterable[str]) -> re.Pattern[str] | None:
+    longest_first = sorted(secrets, key=len, reverse=True)  # A secret may be a part of another one.
+    return re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
 
 def parts(secret: str) -> Iterator[str]:

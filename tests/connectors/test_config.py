@@ -40,6 +40,7 @@ NOT_ONE = 1
 def place(tmp_path: Path) -> Path:
     (tmp_path / "out").mkdir()
     (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "broken.py").write_text("1 / 0")
     return tmp_path / "keepkernel.toml"
 
 
@@ -96,6 +97,8 @@ def test_all_errors_are_told_at_once_and_each_with_a_remedy(place: Path) -> None
         [connectors.h]
         kind = "own.py:Echo"
         token = {file = "missing.txt"}
+        [connectors.i]
+        kind = "broken.py:X"
         """,
     )
     told = [
@@ -109,6 +112,7 @@ def test_all_errors_are_told_at_once_and_each_with_a_remedy(place: Path) -> None
         ("connectors.f", "derive a class of this name"),
         ("connectors.g", "needs no_such_module"),
         ("connectors.h.token", "No such file"),
+        ("connectors.i", "can not be loaded: ZeroDivisionError"),
     ]
     assert len(found) == len(told)
     for (where, what), problem in zip(told, found, strict=True):
@@ -154,9 +158,11 @@ def test_a_secret_is_used_and_never_shown(place: Path, monkeypatch: pytest.Monke
 
 
 def test_a_secret_in_a_plain_field_is_covered_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PLAIN", "swordfish")
-    place.write_text('[connectors.it]\nkind = "own.py:Echo"\ntoken = "x-y-z"\nplain = {env = "PLAIN"}\n')
-    assert read(Connections.from_config(place), "it.say", {}) == {"text": "token ••• •••"}
+    monkeypatch.setenv("PLAIN", "swordfish-and-more")
+    place.write_text('[connectors.it]\nkind = "own.py:Echo"\ntoken = "short"\nplain = {env = "PLAIN"}\n')
+    connections = Connections.from_config(place)
+    assert read(connections, "it.say", {}) == {"text": "token short •••"}
+    assert connections.masked("short, swordfish-and-more") == "•••, •••"
 
 
 def test_a_wrong_secret_is_not_told_with_what_is_wrong(place: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from connectors.conftest import Place
 from connectors.effects import KEY, Heard, alone, read, reconcile, send
-from server import started
+from server import PASSWORD, started
 
 from keepkernel.adapters.connectors import Connections, databases
 from keepkernel.adapters.connectors.table import Table
@@ -254,6 +254,28 @@ def test_a_connection_that_breaks_at_the_commit_leaves_it_unknown(request: pytes
         assert send(it, "it.insert", PARAMS) == Unknown()
         assert reconcile(it, "it.insert", PARAMS) == DidNotHappen(voided=True)
         assert admin.execute("SELECT * FROM reports").fetchall() == []
+
+
+def test_a_user_who_may_not_make_tables_needs_only_that_it_is_there(request: pytest.FixtureRequest) -> None:
+    server = started()
+    schema = server.make(request.node.name)
+    clerk = server.url(schema).replace("keep:", "clerk:")
+    with server.connect(schema) as admin:
+        admin.execute(f"CREATE ROLE clerk LOGIN PASSWORD '{PASSWORD}'")
+        admin.execute("CREATE TABLE reports (name TEXT, amount INTEGER, added TEXT DEFAULT 'today')")
+        admin.execute(f"GRANT USAGE ON SCHEMA {schema} TO clerk")
+        admin.execute("GRANT SELECT, INSERT ON reports TO clerk")
+        it = alone(Table(url=clerk, table="reports"), tell=Heard())
+        answer = send(it, "it.insert", PARAMS)
+        assert isinstance(answer, Failed)
+        assert answer.failure == "auth"
+        assert reconcile(it, "it.insert", PARAMS) == AskAgain()
+        send(alone(Table(url=server.url(schema), table="reports")), "it.insert", PARAMS, key="demo/admin")
+        admin.execute("GRANT SELECT, INSERT ON keepkernel_calls TO clerk")
+        assert value(send(it, "it.insert", PARAMS)) == RESULT
+        assert value(reconcile(it, "it.insert", PARAMS)) == RESULT
+        admin.execute("DROP OWNED BY clerk")
+        admin.execute("DROP ROLE clerk")
 
 
 @pytest.mark.parametrize("url", ["sqlite:", "mysql://x", "reports.db", "postgresql:x"])
