@@ -5,6 +5,7 @@ Every step fails once before it is done, and once after. The outside is looked a
 
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -136,3 +137,33 @@ def test_table(place: Place, monkeypatch: pytest.MonkeyPatch, after: bool, bug: 
             lambda landed=landed: place.ask(landed)[0][0], fault,
         )  # fmt: skip
     held.close()
+
+
+@pytest.mark.parametrize("kind", ["files", "sqlite"])
+def test_a_call_that_wakes_after_its_deadline_does_not_land(tmp_path: Path, kind: str) -> None:
+    """It stands still right before the step that counts, and nobody waits for it any more."""
+    wakes, ended = threading.Event(), threading.Event()
+
+    def reach(point: str) -> None:
+        if point == "call: leaves":
+            wakes.wait()
+
+    def tell(tool: str, message: str) -> None:
+        if "nobody waited for any more" in message:
+            assert "its time had passed" in message
+            ended.set()
+
+    if kind == "files":
+        params: Any = {"name": "late", "text": ""}
+        connector: Any = files.Files(folder=tmp_path, deadline_ms=200)
+    else:
+        with sqlite3.connect(tmp_path / "late.db") as database:
+            database.execute("CREATE TABLE reports (name TEXT)")
+        params = {"row": {"name": "late"}}
+        connector = table.Table(url=f"sqlite:{tmp_path / 'late.db'}", table="reports", deadline_ms=200)
+    tool = f"it.{'write' if kind == 'files' else 'insert'}"
+    assert send(alone(connector, reach=reach, tell=tell), tool, params) == Unknown()
+    wakes.set()
+    assert ended.wait(60)
+    assert reconcile(alone(connector.model_copy(update={"deadline_ms": 60_000})), tool, params) == DidNotHappen(True)
+    assert not list(tmp_path.glob("late-*"))
