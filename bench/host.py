@@ -18,8 +18,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from itertools import count
 from pathlib import Path
+from secrets import token_hex
 from typing import Final, NamedTuple
 
 from keepkernel import Deploy, Event, Grant, Key, Policy, Publication, Publish, Resume
@@ -120,8 +120,9 @@ class Ledger:
 class Functions:
     """The same handlers as plain Python functions, in the place of the sandbox."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, reconcilable: bool = True) -> None:
         self.store = store
+        self.reconcilable = reconcilable
 
     def call(self, state: State, effect: CallHandler) -> Answer:
         run = state.run
@@ -132,26 +133,28 @@ class Functions:
                 return Pinned()
             return Pinned((found[0].key,), found[0].payload, found[0].title)
         if effect.function == "mutate":
-            return Called(TOOL, run.data, True)
+            return Called(TOOL, run.data, self.reconcilable)
         return Finished(None, tuple(Publication(Key("done", key.id), "Done", run.result) for key in run.reserved))
 
 
 class Work:
     """A workflow on a store, and the world around it."""
 
-    def __init__(self, store: Store, ledger: Ledger, handlers: Handlers, script: Script) -> None:
-        numbers = count()
+    def __init__(self, store: Store, ledger: Ledger, handlers: Handlers) -> None:
         self.store = store
         self.ledger = ledger
         self.host = Host(
-            store, handlers, ledger, name="bench", fresh_id=lambda: f"id{next(numbers)}", clock=store.now
+            store, handlers, ledger, name="bench", fresh_id=lambda: token_hex(8), clock=store.now
         )  # fmt: skip
-        store.create(WORKFLOW, Policy())
+        self._published = 0
+
+    def begin(self, script: Script, policy: Policy = Policy()) -> None:  # noqa: B008 - an immutable value
+        """Make the workflow, and take it over."""
+        self.store.create(WORKFLOW, policy)
         if not self.host.start(WORKFLOW):
             raise RuntimeError("another host drives the workflow")
         for command in (Deploy(0, "v1", script.topics, script.handlers), Grant(0, TOOL), Resume(0)):
             self.host.submit(WORKFLOW, at_once(command))
-        self._published = 0
 
     def publish(self, events: int) -> None:
         """Events come in. The first wakes the consumer; the others are put beside it in one commit."""
@@ -188,7 +191,9 @@ def work(store: Store, folder: Path, *, sandbox: bool) -> Iterator[Work]:
         workers = stack.enter_context(closing(Workers()))
         script = load(SOURCE, TOOLS, workers)
         scripts = Scripts(workers, lambda *version: SOURCE, store, ledger, lambda *lines: None)
-        yield Work(store, ledger, scripts if sandbox else Functions(store), script)
+        one = Work(store, ledger, scripts if sandbox else Functions(store))
+        one.begin(script)
+        yield one
 
 
 # --- measuring ---------------------------------------------------------------------------------------
