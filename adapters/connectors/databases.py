@@ -108,7 +108,10 @@ def postgresql(url: str) -> Database:
 
     def failure(error: Exception) -> FailureClass | None:
         state = getattr(error, "sqlstate", None) or ""
-        return "auth" if state.startswith("28") or state == "42501" else by_kind(library, error)
+        if state.startswith("28") or state == "42501":
+            return "auth"
+        # Triggers and extensions raise errors of states that no standard kind has.
+        return by_kind(library, error) or ("refused" if state and not state.startswith("XX") else None)
 
     return Database(connect, "BEGIN", "%s", failure, library.IntegrityError)
 

@@ -91,7 +91,10 @@ class Table(Connector):
                 session.run(self._database.begin)
                 call.reach("table: begun")
                 statement = f"INSERT INTO {self._name} ({columns}) VALUES ({marks}) RETURNING *"
-                (row,) = session.rows(statement, *params.row.values())
+                rows = session.rows(statement, *params.row.values())
+                if len(rows) != 1:  # A rule or a trigger may have its own opinion.
+                    raise NotDone("refused", f"the table took {len(rows)} rows")
+                (row,) = rows
                 inserted = Inserted(row=row)
                 try:
                     self._claim(session, call, "done", json.dumps(row, allow_nan=False))

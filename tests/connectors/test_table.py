@@ -278,6 +278,24 @@ def test_a_user_who_may_not_make_tables_needs_only_that_it_is_there(request: pyt
         admin.execute("DROP ROLE clerk")
 
 
+@pytest.mark.parametrize(
+    ("body", "problem"), [("RAISE EXCEPTION 'not today'", "not today"), ("RETURN NULL", "the table took 0 rows")]
+)
+def test_a_trigger_may_refuse(request: pytest.FixtureRequest, body: str, problem: str) -> None:
+    server = started()
+    schema = server.make(request.node.name)
+    with server.connect(schema) as admin:
+        admin.execute("CREATE TABLE reports (name TEXT, amount INTEGER)")
+        admin.execute(f"CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {body}; END$$")
+        admin.execute("CREATE TRIGGER no BEFORE INSERT ON reports FOR EACH ROW EXECUTE FUNCTION no()")
+        it = alone(Table(url=server.url(schema), table="reports"), tell=Heard())
+        answer = send(it, "it.insert", PARAMS)
+        assert isinstance(answer, Failed)
+        assert answer.failure == "refused"
+        assert problem in answer.message
+        assert reconcile(it, "it.insert", PARAMS) == DidNotHappen(voided=True)
+
+
 @pytest.mark.parametrize("url", ["sqlite:", "mysql://x", "reports.db", "postgresql:x"])
 def test_a_url_that_names_no_database(url: str) -> None:
     with pytest.raises(ValueError, match="write sqlite:PATH"):
