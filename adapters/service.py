@@ -2,7 +2,7 @@
 
 A thread sleeps while its workflow has nothing to do, and wakes at its time, or at once when anybody commits something
 to the workflow: an event that was published, a person's command. Whatever breaks in a thread ends it as the death of a
-process would, and it begins again with the recovery; how often is for the kernel to count.
+process would, and it begins again with the recovery.
 """
 
 import threading
@@ -13,7 +13,7 @@ from functools import wraps
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from ..kernel import gate
-from ..kernel.commands import Command
+from ..kernel.commands import BlockWorkflow, Command
 from ..kernel.policy import backoff_ms
 from ..kernel.ports import Change, DamagedStore, LeaseLost, NewerStore, NotAStore, ReadOnlyStore, Store
 from ..kernel.schedule import Idle, Wait
@@ -24,6 +24,8 @@ LOOK_EVERY_S: Final = 5.0
 """An idle workflow is looked at so often even if nothing wakes it: others may write to the same store."""
 BEGIN_AGAIN_MS: Final = (1_000, 60_000)
 """A thread whose work broke off waits so long before it begins again: at first, and at most."""
+BREAKS_MAX: Final = 5
+"""So often it begins again; then a person must look. What broke before any commit is nothing that the kernel counts."""
 HOPELESS: Final = (DamagedStore, NewerStore, NotAStore, ReadOnlyStore)
 """Troubles of a store that no patience cures."""
 
@@ -120,7 +122,9 @@ class Lane:
         self._woken = threading.Event()
         self._stopping = False
         self._errands: deque[Errand] = deque()
-        self._breaks = 0
+        self._told: Wait | None = None
+        self._breaks: list[str] = []
+        """What broke since the workflow came to rest last."""
         self.thread = threading.Thread(target=self._run, name=f"keepkernel {workflow}", daemon=True)
 
     # -- from other threads
@@ -153,39 +157,49 @@ class Lane:
                 self.hopeless = error
                 self._stand("trouble", str(error))
             except Exception as error:  # As if the process had died here: what was in hand is left to the recovery.
-                self._breaks += 1
-                wait_ms = backoff_ms(self._breaks, *BEGIN_AGAIN_MS)
+                self._breaks.append(f"{type(error).__name__}: {error}")
+                wait_ms = backoff_ms(len(self._breaks), *BEGIN_AGAIN_MS)
                 self._tell(self.workflow, f"broke off, and begins again in {wait_ms // 1000} s: {described(error)}")
                 self._stand("trouble", str(error))
-                self._sleep(wait_ms / 1000)
+                self._woken.clear()
+                if not self._stopping:
+                    self._sleep(wait_ms / 1000)
         self.running = False
         self._changed()
 
     def _drive(self) -> None:
         while not self._host.start(self.workflow):
+            self._woken.clear()
             self._stand("elsewhere", "another host drives it")
-            self._sleep(self._look_every_s)
             if self._stopping:
                 return
+            self._sleep(self._look_every_s)
+        if len(self._breaks) >= BREAKS_MAX:
+            message = f"the host broke off {len(self._breaks)} times: {self._breaks[-1]}"
+            self._host.submit(self.workflow, at_once(BlockWorkflow(0, message)))
         while True:
-            self._woken.clear()  # First of all: whatever comes from now on is seen below, or ends the sleep.
+            self._stand("work")
+            self._woken.clear()  # Whatever comes from now on is seen below, or ends the sleep.
             self._run_errands()
-            if self._stopping and gate.active(self._host.store.load(self.workflow).state) is None:
+            if self._stopping and self._nothing_in_hand():
                 return
             rest = self._host.turn(self.workflow)
-            if rest is None:
-                self._stand("work")
-                continue
-            self._breaks = 0
-            self._rest(rest)
+            if rest is not None:
+                self._breaks.clear()
+                self._rest(rest)
+
+    def _nothing_in_hand(self) -> bool:
+        self._host.flush(self.workflow)
+        return gate.active(self._host.store.load(self.workflow).state) is None
 
     def _rest(self, rest: Wait | Idle) -> None:
         """Sleep until there is something to do. What goes on by itself is no rest (SCHED-008)."""
         seconds = self._look_every_s
         if isinstance(rest, Wait):
             left = max(0, rest.until - self._host.store.now()) / 1000
-            if rest.reason in WAITS and self.standing[1:] != (rest.reason, rest.until):
+            if rest.reason in WAITS and rest != self._told:
                 self._tell(self.workflow, f"waits {left:.0f} s {WAITS[rest.reason]}")
+                self._told = rest
             self._stand("wait" if rest.reason in WAITS else "rest", rest.reason, rest.until)
             seconds = min(seconds, left + 0.001)
         else:
@@ -193,8 +207,7 @@ class Lane:
         self._sleep(seconds)
 
     def _sleep(self, seconds: float) -> None:
-        if not self._stopping:
-            self._woken.wait(seconds)
+        self._woken.wait(seconds)  # Whoever wants it to stop wakes it.
 
     def _stand(self, at: At, reason: str = "", until: int = 0) -> None:
         before, self.standing = self.standing, Standing(at, reason, until)

@@ -1,0 +1,132 @@
+"""Whatever is wrong with what a command is given, it says what, and what to do; nothing is ever a traceback."""
+
+import json
+
+import pytest
+from desk import Project
+
+NO_STORE = [
+    *([word] for word in ("status", "inputs", "outputs", "runs", "logs", "pause", "resume", "retry", "reconnect")),
+    *([word] for word in ("approve", "reject", "clear-error")),
+    *([word, "x"] for word in ("explain", "skip", "run-now", "abandon")),
+    ["grant", "a.b"],
+    ["resolve", "x", "--as", "skip"],
+    ["publish", "t", "i", "--title", "x"],
+]
+
+
+@pytest.mark.parametrize("words", NO_STORE, ids=lambda words: words[0])
+def test_a_folder_without_a_store(
+    words: list[str], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path_factory.mktemp("empty")
+    monkeypatch.chdir(folder)
+    told = Project(folder).keep(*words, code=2).stderr
+    assert "there is no store here; begin with keepkernel run FILE" in told
+
+
+@pytest.mark.parametrize("words", [w for w in NO_STORE if w != ["logs"]], ids=lambda words: words[0])
+def test_a_workflow_that_is_not_there(words: list[str], project: Project) -> None:
+    told = project.keep(*words, "--workflow", "nobody", code=2).stderr
+    assert "no workflow is called nobody; there are desk-work" in told
+
+
+REFUSED = {
+    ("resume",): "workflow_edge",
+    ("reconnect",): "no_error",
+    ("clear-error",): "no_error",
+    ("approve", "abcdef"): "no_request",
+    ("reject", "abcdef"): "no_request",
+    ("run-now", "nobody"): "handler_unknown",
+    ("publish", "nowhere", "m1", "--title", "x"): "topic_unknown",
+    ("publish", "mail", "m1", "--title", ""): "title_missing",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED, ids=lambda words: words[0])
+def test_what_the_kernel_refuses_is_told_with_its_rule(words: tuple[str, ...], project: Project) -> None:
+    told = project.ask(*words, code=1)
+    assert told["accepted"] is False
+    assert told["refused"]["reason"] == REFUSED[words]
+    shown = project.keep(*words, code=1).stderr
+    assert f"[{REFUSED[words]}, {told['refused']['rule']}]" in shown
+    assert f"what helps: {told['refused']['remedy']}" in shown
+
+
+WRONG = {
+    ("explain", "nothing"): "nothing is not the name of a run, an event or a mutation",
+    ("skip", "nothing"): "nothing is not the name of an event",
+    ("resolve", "nothing", "--as", "skip"): "nothing is not the name of a run",
+    ("resolve", "x", "--as", "perhaps"): "perhaps",
+    ("resolve", "x", "--as", "skip", "--result", "1"): "--result goes with --as happened alone",
+    ("resolve", "x", "--as", "happened", "--result", "{"): "--result is not JSON",
+    ("abandon", "nothing"): "nothing is not the name of a run",
+    ("grant", "everything"): "everything is no tool; write connector.method",
+    ("publish", "mail", "m1", "--title", "x", "--payload", "{"): "the payload is not JSON",
+    ("inputs", "--limit", "0"): "--limit",
+    ("status", "--store", "nosql:x"): "does not name a store",
+    ("status", "--store", "memory:"): "memory: is gone with its process",
+    ("status", "--store", "sqlite:none.db"): "there is no store sqlite:",
+    ("status", "--store", "sqlite:workflow.js"): "workflow.js",
+    ("deploy", "none.js"): "none.js: No such file or directory",
+    ("deploy", "."): "Is a directory",
+    ("init", "."): "is there already; name a new folder",
+    ("init", "desk.py/x"): "Not a directory",
+    ("run",): "Missing argument",
+    ("run", "none.js", "other.js"): "other.js: there is no such file",
+    ("run", "workflow.js", "workflow.js"): "two files are called desk-work; rename one",
+    ("run", "workflow.js", "--store", "nosql:x"): "does not name a store",
+    ("run", "workflow.js", "--store", "sqlite:desk.py/x.db"): "desk.py",
+    ("run", "workflow.js", "--config", "workflow.js"): "not TOML",
+    ("logs", "--limit", "many"): "--limit",
+}
+
+
+@pytest.mark.parametrize("words", WRONG, ids=" ".join)
+def test_what_makes_no_sense_is_told(words: tuple[str, ...], project: Project) -> None:
+    assert WRONG[words] in project.keep(*words, code=2).stderr
+
+
+def test_a_bad_script_is_told_whole_with_places(project: Project) -> None:
+    text = project.file.read_text().replace('subscribe: ["mail"]', 'subscribe: ["mial"]')
+    project.file.write_text(text.replace("ctx.desk.append", "ctx.desk.apend").replace("next(", "nxt("))
+    for words in (("run", "workflow.js"), ("deploy", "workflow.js")):
+        told = project.keep(*words, code=2).stderr.splitlines()
+        assert len(told) == 3
+        assert all("workflow.js: line " in line and ", column " in line for line in told)
+        assert "Did you mean mail?" in told[0]
+        assert any("no connector provides desk.apend. Did you mean desk.append?" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[host]\nstor = 'x'", "host.stor: extra inputs are not permitted"),
+        ("[workflows.w]\npolicy = {patience = 1}", "workflows.w.policy has no patience; numbers are"),
+        ("[workflows.desk-work]\ngrant = ['a.b']", "workflows.desk-work grants a.b, which no connector provides"),
+        ("[connectors.desk]\nkind = 'nothing'", "there is no kind nothing"),
+        ("= 1", "not TOML"),
+    ],
+)
+def test_bad_settings_are_told(project: Project, text: str, told: str) -> None:
+    project.config.write_text(text)
+    project.file.write_text(
+        "export default Keep.workflow({name: 'desk-work', topics: {}, producers: {p: async () => {}}})"
+    )
+    assert told in project.keep("run", "workflow.js", "--until-idle", code=2).stderr
+
+
+def test_titles_of_scripts_do_not_move_the_cursor(project: Project) -> None:
+    project.keep("publish", "mail", "m1", "--title", "\x1b[2J[bold]evil\x07", "--payload", json.dumps({"broken": True}))
+    shown = project.keep("inputs").stdout + project.run(1).stdout + project.keep("explain", "mail/m1").stdout
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    assert "[bold]evil" in shown
+
+
+def test_every_command_has_an_example(project: Project) -> None:
+    from keepkernel.cli import app, work
+
+    commands = [c for c in app.registered_commands if c.callback.__module__ == work.__name__]
+    assert len(commands) == 22
+    assert [c.callback.__name__ for c in commands if "Example: keepkernel " not in c.callback.__doc__] == []

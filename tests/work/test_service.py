@@ -1,0 +1,277 @@
+"""Several workflows in one process, with plain functions as handlers."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+
+from keepkernel.adapters import service as services
+from keepkernel.adapters.host import Grain, Host
+from keepkernel.adapters.memory import MemoryStore
+from keepkernel.adapters.service import Service, shared
+from keepkernel.kernel.commands import Deploy, Pause, Publish, Resume
+from keepkernel.kernel.policy import Policy
+from keepkernel.kernel.ports import DamagedStore, Store
+from keepkernel.kernel.respond import Answer, Failed, Finished, Pinned
+from keepkernel.kernel.types import Accepted, CallHandler, Declaration, Key, Publication, Rejected, State
+
+LONG_S = 60.0
+TAKE = Declaration("take", "consumer", ("mail",))
+Prepare = Callable[[State], Answer]
+
+
+def first(state: State) -> Answer:
+    """Take the oldest event."""
+    return Pinned(tuple(e.key for e in state.events if e.status == "pending")[:1])
+
+
+class Functions:
+    """Handlers as functions by workflow, and no connectors."""
+
+    def __init__(self) -> None:
+        self.prepares: dict[str, Prepare] = {}
+
+    def call(self, state: State, effect: CallHandler) -> Answer:
+        return self.prepares.get(state.workflow, first)(state) if effect.function == "prepare" else Finished()
+
+    def send(self, effect: object) -> Answer:
+        raise AssertionError("nothing is sent")
+
+    reconcile = send
+
+
+class World:
+    """A service on a store in memory."""
+
+    def __init__(
+        self,
+        *workflows: str,
+        look_every_s: float = 3_600,
+        policy: Policy = Policy(),  # noqa: B008 - an immutable value
+        grain: Grain = "coalesced",
+    ) -> None:
+        self.told: list[tuple[str, str]] = []
+        self.functions = Functions()
+        self.memory = MemoryStore()
+        self.store: Store = shared(self.memory, lambda change: self.service.wake(change.workflow))
+        self.ids = count()
+        self.grain = grain
+        people = self.host("people")
+        self.hosts = {name: self.host("host") for name in workflows}
+        self.service = Service(self.hosts, people, lambda *told: self.told.append(told), look_every_s=look_every_s)
+        for name in workflows:
+            self.memory.create(name, policy)
+            for command in (Deploy(0, "1", ("mail",), (TAKE,)), Resume(0)):
+                self.service.submit(name, command, 0)
+
+    def host(self, name: str) -> Host:
+        def fresh_id() -> str:
+            return f"id{next(self.ids)}"
+
+        parts = (self.store, self.functions, self.functions)
+        return Host(*parts, name=name, fresh_id=fresh_id, clock=self.store.now, grain=self.grain)
+
+    def publish(self, workflow: str, name: str) -> None:
+        self.service.submit(workflow, Publish(0, Publication(Key("mail", name), name, "null")), 0)
+
+    def statuses(self, workflow: str) -> list[str]:
+        return [event.status for event in self.store.events(workflow, limit=1_000)]
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + LONG_S
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def blocked() -> Iterator[tuple[Prepare, threading.Event, threading.Event]]:
+    """A prepare that is slow, with the news that it began, and the way to let it end."""
+    began, go_on = threading.Event(), threading.Event()
+
+    def prepare(state: State) -> Answer:
+        began.set()
+        assert go_on.wait(LONG_S)
+        return first(state)
+
+    yield prepare, began, go_on
+    go_on.set()
+
+
+Blocked = tuple[Prepare, threading.Event, threading.Event]
+
+
+def test_a_slow_workflow_stops_no_other(blocked: Blocked) -> None:
+    prepare, began, go_on = blocked
+    world = World("slow", "quick")
+    world.functions.prepares["slow"] = prepare
+    world.publish("slow", "s1")
+    world.publish("quick", "q1")
+    world.service.start()
+    assert began.wait(LONG_S)
+    eventually(lambda: world.statuses("quick") == ["consumed"])
+    world.publish("quick", "q2")
+    eventually(lambda: world.statuses("quick") == ["consumed", "consumed"])
+    assert world.statuses("slow") == ["pending"]
+    go_on.set()
+    world.service.wait(until_idle=True)
+    assert world.statuses("slow") == ["consumed"]
+    assert world.service.stop(LONG_S)
+
+
+def test_a_busy_workflow_does_not_starve_another() -> None:
+    world = World("busy", "other")
+    for number in range(300):
+        world.publish("busy", f"b{number}")
+    world.publish("other", "o1")
+    world.service.start()
+    eventually(lambda: world.statuses("other") == ["consumed"])
+    assert world.statuses("busy").count("consumed") < 300
+    world.service.wait(until_idle=True)
+    assert world.statuses("busy").count("consumed") == 300
+    assert world.service.stop(LONG_S)
+
+
+def test_what_is_published_in_an_idle_host_is_taken_at_once() -> None:
+    world = World("w", look_every_s=3_600)
+    world.service.start()
+    world.service.wait(until_idle=True)
+    world.publish("w", "m1")
+    eventually(lambda: world.statuses("w") == ["consumed"])
+    world.service.wait(until_idle=True)
+    assert world.service.stop(LONG_S)
+
+
+def test_an_idle_host_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World("w")
+    turns = []
+    turn = world.hosts["w"].turn
+    monkeypatch.setattr(world.hosts["w"], "turn", lambda name: (turns.append(name), turn(name))[1])
+    world.service.start()
+    world.service.wait(until_idle=True)
+    before = len(turns)
+    time.sleep(0.3)
+    assert len(turns) <= before + 1
+    assert world.service.stop(LONG_S)
+
+
+def test_until_idle_waits_for_what_is_tried_again() -> None:
+    world = World("w", policy=Policy(backoff_base_ms=1_100))
+    failures = iter([Failed("network", "gone")])
+    world.functions.prepares["w"] = lambda state: next(failures, None) or first(state)
+    world.publish("w", "m1")
+    world.service.start()
+    world.service.wait(until_idle=True)
+    assert world.statuses("w") == ["consumed"]
+    assert [text for _, text in world.told] == ["waits 1 s after a failure, and tries again"]
+    assert world.service.stop(LONG_S)
+
+
+def test_a_command_that_is_refused_during_a_run_is_done_after_it(blocked: Blocked) -> None:
+    prepare, began, go_on = blocked
+    world = World("w", grain="fine")
+    world.functions.prepares["w"] = prepare
+    world.publish("w", "m1")
+    world.service.start()
+    assert began.wait(LONG_S)
+    deploy = Deploy(0, "2", ("mail", "more"), (TAKE,))
+    impatient = world.service.submit("w", deploy, 0.01).outcome
+    assert isinstance(impatient, Rejected)
+    assert impatient.reason == "run_active"
+    patient = []
+    waiting = threading.Thread(target=lambda: patient.append(world.service.submit("w", deploy, LONG_S)))
+    waiting.start()
+    assert isinstance(world.service.submit("w", Pause(0), 0).outcome, Accepted)
+    go_on.set()
+    waiting.join(LONG_S)
+    assert isinstance(patient[0].outcome, Accepted)
+    assert world.store.load("w").state.version == "2"
+    assert world.service.stop(LONG_S)
+
+
+def test_whatever_breaks_is_taken_up_by_the_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "BEGIN_AGAIN_MS", (1, 1))
+    world = World("w", policy=Policy(backoff_base_ms=1), grain="fine")
+    bugs = iter([ZeroDivisionError("a bug")])
+
+    def prepare(state: State) -> Answer:
+        if bug := next(bugs, None):
+            raise bug
+        return first(state)
+
+    world.functions.prepares["w"] = prepare
+    world.publish("w", "m1")
+    world.service.start()
+    eventually(lambda: world.statuses("w") == ["consumed"])
+    assert [run.status for _, run in world.store.runs("w")][:2] == ["crashed", "committed"]
+    assert "ZeroDivisionError: a bug" in world.told[0][1]
+    assert world.service.stop(LONG_S)
+
+
+@pytest.mark.parametrize(("grain", "cause", "crashes"), [("fine", "transient", 3), ("coalesced", "host", 0)])
+def test_a_bug_that_stays_stops_its_workflow(
+    monkeypatch: pytest.MonkeyPatch, grain: Grain, cause: str, crashes: int
+) -> None:
+    """Runs that are durable are counted by the kernel; those that left no trace, by the service."""
+    monkeypatch.setattr(services, "BEGIN_AGAIN_MS", (1, 1))
+    world = World("w", "other", policy=Policy(backoff_base_ms=1, transient_retries=2), grain=grain)
+
+    def prepare(state: State) -> Answer:
+        raise ZeroDivisionError("a bug")
+
+    world.functions.prepares["w"] = prepare
+    world.publish("w", "m1")
+    world.publish("other", "o1")
+    world.service.start()
+    world.service.wait(until_idle=True)
+    error = world.store.load("w").state.error
+    assert error is not None
+    assert (error.kind, error.cause) == ("blocked", cause)
+    assert [run.status for _, run in world.store.runs("w")] == ["crashed"] * crashes
+    assert world.statuses("other") == ["consumed"]
+    assert world.service.stop(LONG_S)
+
+
+def test_a_store_that_is_damaged_ends_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World("w")
+
+    def turn(name: str) -> None:
+        raise DamagedStore("it is broken")
+
+    monkeypatch.setattr(world.hosts["w"], "turn", turn)
+    world.service.start()
+    world.service.wait(until_idle=False)
+    assert str(world.service.lanes["w"].hopeless) == "it is broken"
+    assert world.service.stop(LONG_S)
+
+
+def test_stopping_lets_the_run_in_hand_come_to_its_end(blocked: Blocked) -> None:
+    prepare, began, go_on = blocked
+    world = World("w")
+    world.functions.prepares["w"] = prepare
+    world.publish("w", "m1")
+    world.publish("w", "m2")
+    world.service.start()
+    assert began.wait(LONG_S)
+    assert not world.service.stop(0.01)
+    go_on.set()
+    assert world.service.stop(LONG_S)
+    assert world.statuses("w") == ["consumed", "pending"]
+    assert world.store.load("w").state.run is None
+
+
+def test_a_workflow_that_another_host_drives_is_left_alone() -> None:
+    world = World("w", look_every_s=0.01)
+    lease = world.store.lease("w", "another", 3_600_000)
+    assert lease is not None
+    world.publish("w", "m1")
+    world.service.start()
+    world.service.wait(until_idle=True)
+    assert world.service.lanes["w"].standing.at == "elsewhere"
+    assert world.statuses("w") == ["pending"]
+    world.store.release(lease)
+    eventually(lambda: world.statuses("w") == ["consumed"])
+    assert world.service.stop(LONG_S)
