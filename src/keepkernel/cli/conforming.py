@@ -1,7 +1,7 @@
 """Commands that hold another runtime against the law."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -23,3 +23,39 @@ def vectors(
     from ..fuzz.conformance import vectors
 
     end(lambda: vectors.run(events, out, check=check))
+
+
+@app.command(context_settings={"allow_interspersed_args": False})
+def conform(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- CMD ARG…", help="What starts the driver.", show_default=False)
+    ] = None,
+    level: Annotated[
+        Literal["transitions", "behaviour"], typer.Option(help="Single steps, or the runtime as its own host.")
+    ] = "transitions",
+    seconds: Annotated[float, typer.Option(min=0, help="After the suite, go on by chance until so long.")] = 60,
+    profile: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Names, scope and latitude of the runtime, in TOML.")
+    ] = None,
+    patience: Annotated[float, typer.Option(min=0.1, help="How many seconds an answer may take.")] = 10,
+    seed: Annotated[int, typer.Option(help="Which walks chance takes.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report for build servers.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report for browsers.")] = None,
+    repro: Annotated[Path | None, typer.Option(metavar="FILE", help="Play one reproduction again.")] = None,
+    repro_folder: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Where reproductions are written.", show_default="here")
+    ] = Path(),
+    log: Annotated[Path | None, typer.Option(metavar="FILE", help="Check a recorded log instead of a driver.")] = None,
+) -> None:
+    """Hold another runtime against the law, through its driver or by its log.
+
+    spec/conformance/ has the protocol, the profile and the vectors. Ends with 0 when it conforms, 1 when it diverges,
+    2 for wrong usage, 3 when it is not decided. Ctrl-C stops it and tells what is known.
+    """
+    from ..fuzz.conformance import logs, run
+
+    wanted = run.Wanted(
+        command or [], level, seconds, profile, patience, seed, as_json, junit, html, repro, repro_folder
+    )  # fmt: skip
+    end(lambda: run.conform(wanted) if log is None else logs.check(log, wanted))

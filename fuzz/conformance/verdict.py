@@ -1,0 +1,295 @@
+"""One answer of a runtime against the law: whether it is the same, and if not, which rule is broken and how badly."""
+
+from collections.abc import Iterator
+from functools import cache, partial
+from typing import Any, Final, NamedTuple
+
+from ...kernel.codec import DecodeError, from_plain, to_plain
+from ...kernel.commands import Command
+from ...kernel.reasons import REASONS
+from ...kernel.types import Accepted, Outcome, Rejected, Retired, State
+from ...spec.invariants import ON_STATES, ON_STEPS, Step, violations
+from .profile import MESSAGES, Profile
+from .rules import blamed, command_name, shown
+
+Json = dict[str, Any]
+
+KINDS: Final = (
+    "it lost what it had answered",
+    "it did half a step",
+    "another state",
+    "accepted, and the law rejects",
+    "rejected, and the law accepts",
+    "changed by a rejected command",
+    "other effects",
+    "other rows leave",
+    "another recovery",
+    "another ask",
+    "outside",
+    "no rest",
+    "another reason",
+    "not a document",
+    "hang",
+    "died",
+    "garbled",
+    "out of order",
+    "flood",
+    "driver error",
+    "not started",
+    "unsupported",
+)
+"""What can be wrong, the worst first, as far as no invariant is broken."""
+
+
+ONE_CAUSE: Final = frozenset(
+    {
+        "another state",
+        "another recovery",
+        "accepted, and the law rejects",
+        "rejected, and the law accepts",
+        "other effects",
+        "other rows leave",
+    }
+)
+"""Ways in which one broken rule shows."""
+
+
+class Row(NamedTuple):
+    """One place where the two differ."""
+
+    field: str
+    law: str
+    runtime: str
+
+
+class Divergence(NamedTuple):
+    kind: str
+    rules: tuple[str, ...]
+    """What is broken: first the rule that says most about it."""
+    command: str
+    text: str
+    rows: tuple[Row, ...] = ()
+    invariants: tuple[str, ...] = ()
+    """What the runtime's own state or step breaks, in words; empty when it is only the letter."""
+
+    @property
+    def rule(self) -> str:
+        return self.rules[0] if self.rules else ""
+
+    @property
+    def cause(self) -> tuple[str, str]:
+        """Divergences with the same cause are told once: a rule may be broken in many steps."""
+        return "" if self.kind in ONE_CAUSE else self.kind, self.rule or self.command
+
+    @property
+    def severity(self) -> tuple[bool, int]:
+        return not self.invariants, KINDS.index(self.kind)
+
+
+# --- what is compared --------------------------------------------------------------------------------
+
+SORTED: Final = {"events": "seq", "handlers": "declared", "grants": "tool", "approvals": "digest", "topics": ""}
+"""Lists whose order does not matter, and what puts them in order."""
+
+
+@cache
+def plain_row(row: Any) -> Any:
+    return to_plain(row)
+
+
+def plain_state(state: State) -> Json:
+    """A state as a document; its rows are made once, because most steps leave most rows alone."""
+    return dict(zip(State._fields, map(plain_row, state), strict=True))
+
+
+def ordered(document: Any) -> Any:
+    """The lists of a state in the order in which they are compared."""
+    if not isinstance(document, dict):
+        return document
+    made = dict(document)
+    for name, key in SORTED.items():
+        rows = made.get(name)
+        if isinstance(rows, list):
+            made[name] = sorted(rows, key=partial(place, key))
+    return made
+
+
+def place(key: str, row: Any) -> str:
+    value = row.get(key) if isinstance(row, dict) else row
+    if isinstance(value, dict):
+        value = value.get("name")
+    return f"{value:020}" if isinstance(value, int) else str(value)
+
+
+NOTHING: Final = object()
+
+
+def differences(path: str, law: Any, told: Any) -> Iterator[Row]:
+    """Where two documents differ, by dotted path without the places in lists."""
+    if law == told and type(law) is type(told):
+        return
+    if isinstance(law, dict) and isinstance(told, dict):
+        for name in sorted(law.keys() | told.keys(), key=str):
+            inner = f"{path}.{name}" if path else str(name)
+            yield from differences(inner, law.get(name, NOTHING), told.get(name, NOTHING))
+    elif isinstance(law, list) and isinstance(told, list) and len(law) == len(told):
+        for one, other in zip(law, told, strict=True):
+            yield from differences(path, one, other)
+    else:
+        yield Row(path, brief(law), brief(told))
+
+
+def brief(value: Any) -> str:
+    """A value for people: a row by what tells it from others."""
+    if value is NOTHING:
+        return "nothing"
+    if value is None:
+        return "none"
+    if isinstance(value, dict):
+        known = [f"{k} {value[k]}" for k in ("type", "id", "kind", "run", "status", "phase") if value.get(k)]
+        return ", ".join(known) or "a row"
+    if isinstance(value, list):
+        return f"[{'; '.join(map(brief, value))}]"
+    text = str(value)
+    return repr(value) if text == "" else text if len(text) <= 60 else f"{text[:59]}…"
+
+
+# --- the judge ---------------------------------------------------------------------------------------
+
+
+BY_LAW: Final = "a rejection named another reason that may apply, as STEP-002 allows"
+"""What is counted and needs no excuse."""
+
+
+class Judge:
+    """Compares, and counts what the profile excuses."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self.excused: dict[str, int] = {}
+        self.ignored = (*profile.ignore, *(MESSAGES if profile.messages == "free" else ()))
+
+    def excuse(self, what: str) -> None:
+        self.excused[what] = self.excused.get(what, 0) + 1
+
+    def rows(self, law: Any, told: Any, place: str = "") -> tuple[Row, ...]:
+        """The differences that count."""
+        if law == told:
+            return ()
+        law, told = (ordered(law), ordered(told)) if not place else (law, told)
+        found = []
+        for row in differences(place, law, told):
+            excuse = next((path for path in self.ignored if row.field == path or row.field.startswith(f"{path}.")), "")
+            if excuse:
+                self.excuse(f"state.ignore {excuse}")
+            else:
+                found.append(row)
+        return tuple(found)
+
+    def outcome(
+        self, before: State, command: Command, law: Outcome, told: Any, *, whole: bool = True
+    ) -> Divergence | None:
+        """What is wrong with the answer to one command; None when nothing is.
+
+        Of a log, which may leave effects and rows out (`whole` is false), only what is there is compared.
+        """
+        name = command_name(command)
+        fired = shown(before, command, law)
+        kind = told.get("type") if isinstance(told, dict) else None
+        if kind not in ("accepted", "rejected"):
+            return Divergence("not a document", ("STEP-002",), name, "its outcome is neither accepted nor rejected")
+        if isinstance(law, Rejected):
+            if kind == "rejected":
+                return self.reason(law, told.get("reason"), name)
+            return Divergence(
+                "accepted, and the law rejects",
+                fired[:1],
+                name,
+                f"{name} was accepted; the law rejects it: {law.reason}, {REASONS[law.reason].why}",
+                self.rows(plain_state(before), told.get("state")),
+                broken(before, command, told),
+            )
+        if kind == "rejected":
+            text = f"{name} was rejected ({brief(told.get('reason'))}); the law accepts it"
+            return Divergence("rejected, and the law accepts", specific(fired), name, text)
+        return self.accepted(before, command, law, told, fired, whole)
+
+    def reason(self, law: Rejected, told: Any, name: str) -> Divergence | None:
+        if told == law.reason or self.profile.reasons == "free":
+            if told != law.reason:
+                self.excuse("latitude.reasons free")
+            return None
+        gates = law.rule == "SCHED-001" and told in REASONS and REASONS[told].rule == "SCHED-001"
+        if self.profile.reasons == "exact" or told not in REASONS or gates:
+            rule = "SCHED-001" if gates else "STEP-002"
+            text = f"{name} was rejected for {brief(told)}; the law says {law.reason}"
+            return Divergence("another reason", (rule, law.rule), name, text, (Row("reason", law.reason, brief(told)),))
+        self.excuse(BY_LAW)
+        return None
+
+    def accepted(
+        self, before: State, command: Command, law: Accepted, told: Json, fired: tuple[str, ...], whole: bool
+    ) -> Divergence | None:
+        name = command_name(command)
+        rows = self.rows(plain_state(law.state), told.get("state"))
+        if rows:
+            text = f"after {name} the state is not what the law says"
+            rules = blamed([row.field for row in rows], fired, name)
+            return Divergence("another state", rules, name, text, rows, broken(before, command, told))
+        for field, kind in (("effects", "other effects"), ("retired", "other rows leave")):
+            if field not in told and not whole:
+                self.excuse(f"left out of the log: {field}")
+                continue
+            rows = self.rows(plain_row(getattr(law, field)), told.get(field), field)
+            if rows:
+                rules = blamed([row.field for row in rows], fired, name)
+                return Divergence(kind, rules, name, f"after {name} the {field} are not what the law says", rows)
+        return None
+
+    def same_state(self, kind: str, rule: str, law: State, told: Any, command: str, text: str) -> Divergence | None:
+        """What is wrong with a state that should be this one."""
+        rows = self.rows(plain_state(law), told)
+        if not rows:
+            return None
+        fields = blamed([row.field for row in rows], (), command)
+        return Divergence(kind, (rule, *fields), command, text, rows, broken_state(told))
+
+
+def specific(fired: tuple[str, ...]) -> tuple[str, ...]:
+    """The rules of a step without those that every step shows; the most special one first."""
+    general = ("STEP-001", "HOST-009")
+    return tuple(rule for rule in fired if rule not in general)
+
+
+def read_state(told: Any) -> State | None:
+    try:
+        state: State = from_plain(State, ordered(told))
+    except DecodeError:
+        return None
+    return state
+
+
+def broken(before: State, command: Command, told: Json) -> tuple[str, ...]:
+    """The invariants that the runtime's step breaks."""
+    after = read_state(told.get("state"))
+    if after is None:
+        return ()
+    retired = read_retired(told.get("retired"))
+    seen = Step(before, command, Accepted(after, (), (), retired), after)
+    found = (*violations(ON_STEPS, seen), *violations(ON_STATES, after))
+    return tuple(dict.fromkeys(f"{v.invariant} ({v.rule}): {v.text}" for v in found))
+
+
+def broken_state(told: Any) -> tuple[str, ...]:
+    after = read_state(told)
+    if after is None:
+        return ()
+    return tuple(f"{v.invariant} ({v.rule}): {v.text}" for v in violations(ON_STATES, after))
+
+
+def read_retired(told: Any) -> Retired:
+    try:
+        retired: Retired = from_plain(Retired, told)
+    except DecodeError:
+        return Retired()
+    return retired
