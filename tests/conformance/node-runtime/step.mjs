@@ -34,8 +34,8 @@ export const COMMANDS = {
   },
   create_run(state, command) {
     requireGate(state, command.now);
-    refuseIf(state.run, 'retry_pending');
     requireBudget(state, command.session);
+    refuseIf(state.run, 'retry_pending');
     const row = handlerNamed(state, command.handler);
     startRun(state, command, row);
     if (!isBroken('dirty-cleared-at-commit')) row.dirty = false;
