@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from socket import gethostname
@@ -145,13 +145,13 @@ class Given(NamedTuple):
     script: Script
 
 
-def read_files(paths: list[Path], tools: Collection[str]) -> list[Given]:
+def read_files(paths: list[Path], tools: Collection[str], workers: Workers) -> list[Given]:
     """Load workflow files; everything that is wrong with any of them is told at once."""
     problems: list[str] = []
     given: list[Given] = []
     for path in paths:
         try:
-            given.append(Given(path, checked(path.read_text(encoding="utf-8"), str(path), tools)))
+            given.append(Given(path, checked(path.read_text(encoding="utf-8"), str(path), tools, workers)))
         except FileNotFoundError:
             problems.append(f"{path}: there is no such file")
         except OSError as error:
@@ -178,15 +178,18 @@ def connections_of(config: Path, tell: Callable[[str, str], None]) -> Connection
         raise Unusable(str(error)) from None
 
 
-def checked(source: str, file: str, tools: Collection[str]) -> Script:
-    """The script of a file, in a worker that nobody else uses."""
-    workers = Workers()
+def checked(source: str, file: str, tools: Collection[str], workers: Workers) -> Script:
+    """The script of a file that is in order."""
     try:
         return load(source, tools, workers)
     except BadScript as bad:
         raise Unusable(*(f"{file}: {problem}" for problem in bad.problems)) from None
-    finally:
-        workers.close()
+
+
+def checked_apart(source: str, file: str, tools: Collection[str]) -> Script:
+    """The same with a worker that nobody else uses."""
+    with closing(Workers()) as workers:
+        return checked(source, file, tools, workers)
 
 
 class ToolsOf:
@@ -222,8 +225,8 @@ class Runtime:
         self.repair_command = wanted.repair or settings.host.repair
         self.connections = connections_of(wanted.config, self.tell_tool)
         self.tools = ToolsOf(self.connections)
-        self.workers: list[Workers] = []
-        self.given = read_files(wanted.files, self.tools.catalogue())
+        self.workers = [Workers()]
+        self.given = read_files(wanted.files, self.tools.catalogue(), self.workers[0])
         self._require_tools(wanted.config)
         self._raw: Store | None = None
         self.control = Control(place.socket) if place.socket else None
@@ -239,11 +242,6 @@ class Runtime:
         if problems:
             raise Unusable(*problems)
 
-    def _workers(self) -> Workers:
-        """Every thread has its own, so that nobody waits for another's."""
-        self.workers.append(Workers())
-        return self.workers[-1]
-
     def open(self) -> None:
         """Open the store, deploy what is new, and let every workflow run."""
         self._raw = open_patiently(self.place)
@@ -251,7 +249,8 @@ class Runtime:
         self.people = host_for_people(self.store)
         self.archive = Archive(self.store, self.people)
         files = {one.script.name: one for one in self.given}
-        hosts = {name: self._host(one) for name, one in files.items()}
+        self.workers += [Workers() for _ in self.given[1:]]  # Each thread has its own, and nobody waits for another's.
+        hosts = {one.script.name: self._host(one, own) for one, own in zip(self.given, self.workers, strict=True)}
         self.service = Service(hosts, self.people, self.tell)
         for name, one in files.items():
             self._prepare(name, one, hosts[name])
@@ -260,8 +259,8 @@ class Runtime:
             office = Office(self.store, self._submit, self._deploy, {"pid": os.getpid(), "workflows": list(files)})
             self.control.listen(office.answer)
 
-    def _host(self, one: Given) -> Host:
-        handlers = Scripts(self._workers(), self.archive.source, self.store, self.tools, self._logged)
+    def _host(self, one: Given, workers: Workers) -> Host:
+        handlers = Scripts(workers, self.archive.source, self.store, self.tools, self._logged)
         name = f"{gethostname()} {self.place.url.partition(':')[0]}"
         repair = Repairs(self, one).repair if self.repair_command else None
         parts = (self.store, handlers, self.connections)
@@ -304,7 +303,7 @@ class Runtime:
         return self.service.submit(workflow, command, PATIENCE_S)
 
     def _deploy(self, source: str, file: str) -> Document:
-        script = checked(source, file, self.tools.catalogue())
+        script = checked_apart(source, file, self.tools.catalogue())
         return self.archive.deploy(self._submit, script, file, self.settings.policy(script.name))
 
     # -- what is told
@@ -373,7 +372,7 @@ class Repairs:
         """Deploy the file as it is now; one that was left as it was gets another try (WORK-005)."""
         try:
             source = self.one.path.read_text(encoding="utf-8")
-            script = checked(source, str(self.one.path), self.runtime.tools.catalogue())
+            script = checked_apart(source, str(self.one.path), self.runtime.tools.catalogue())
         except (OSError, UnicodeDecodeError, Unusable) as error:
             return f"the file can not be used: {error}"
         if script.name != name:
@@ -421,7 +420,7 @@ def office_on(place: Place, config: Path | None = None) -> Iterator[Office]:
     def deploy_here(source: str, file: str) -> Document:
         path = config or Path(file).absolute().parent / CONFIG
         with connections_of(path, lambda tool, text: None) as connections:
-            script = checked(source, file, connections.catalogue())
+            script = checked_apart(source, file, connections.catalogue())
         return Archive(store, people).deploy(submit, script, file, read_settings(path).policy(script.name))
 
     try:

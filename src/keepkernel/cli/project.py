@@ -12,12 +12,7 @@ PEOPLE: Final = ("alice", "bob", "carol", "dave", "erin")
 SUBJECTS: Final = ("Leaking tap", "Broken lamp", "Lost key", "Loud neighbour")
 
 WORKFLOW: Final = """\
-// Every mail in the folder mail/ becomes one row of the table reports in reports.db.
-
-const header = (text, name) => {
-  const line = text.split("\\n\\n")[0].split("\\n").find((l) => l.toLowerCase().startsWith(name + ":"));
-  return line ? line.slice(name.length + 1).trim() : "";
-};
+// Every mail in the Maildir mail/ becomes one row of the table reports in reports.db.
 
 export default Keep.workflow({
   name: "mail-to-reports",
@@ -28,17 +23,15 @@ export default Keep.workflow({
     pollMail: {
       schedule: { interval: "1m" },
       handler: async (ctx, state) => {
-        const { files } = await ctx.inbox.list({ after: state?.last ?? "", limit: 100 });
-        for (const { name } of files) {
-          const { text } = await ctx.inbox.read({ name });
-          const from = header(text, "from");
+        const { messages } = await ctx.inbox.list({ after: state?.last ?? "" });
+        for (const { id, from, subject, text } of messages) {
           await ctx.publish("mail", {
-            messageId: name,
-            title: `Email from ${from}: ${header(text, "subject")}`,
-            payload: { from, subject: header(text, "subject"), body: text.slice(text.indexOf("\\n\\n")).trim() },
+            messageId: id,
+            title: `Email from ${from}: ${subject}`,
+            payload: { from, subject, text },
           });
         }
-        return { last: files.length ? files[files.length - 1].name : state?.last ?? "" };
+        return { last: messages.at(-1)?.id ?? state?.last ?? "" };
       },
     },
   },
@@ -58,8 +51,8 @@ export default Keep.workflow({
       },
 
       async mutate(ctx, prepared) {
-        const { message, from, subject, body } = prepared.data;
-        await ctx.reports.insert({ row: { message, sender: from, subject, body } });
+        const { message, from, subject, text } = prepared.data;
+        await ctx.reports.insert({ row: { message, sender: from, subject, text } });
       },
 
       async next(ctx, prepared, outcome) {
@@ -79,8 +72,8 @@ CONFIG: Final = """\
 # Where the workflow reads and writes. Paths count from this folder.
 
 [connectors.inbox]
-kind = "files"
-folder = "mail/new"
+kind = "mail"
+inbox = "mail"
 
 [connectors.reports]
 kind = "table"
@@ -89,7 +82,7 @@ table = "reports"
 
 # What the workflow may use. Move reports.insert from grant to ask, and each row needs an approval.
 [workflows.mail-to-reports]
-grant = ["inbox.list", "inbox.read", "reports.insert"]
+grant = ["inbox.list", "reports.insert"]
 """
 
 TABLE: Final = """
@@ -98,7 +91,7 @@ TABLE: Final = """
         message TEXT NOT NULL,
         sender TEXT NOT NULL,
         subject TEXT NOT NULL,
-        body TEXT NOT NULL
+        text TEXT NOT NULL
     )"""
 """Nothing here forbids a mail to be filed twice: that it is not is for the host to see to."""
 

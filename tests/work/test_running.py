@@ -1,0 +1,214 @@
+"""A host that runs, in a process of its own: commands reach it, signals end it, kills do no harm."""
+
+import fcntl
+import json
+import os
+import pty
+import random
+import re
+import select
+import signal
+import sqlite3
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from desk import KEEPKERNEL, Project
+
+LONG_S = 60.0
+
+
+@contextmanager
+def hosting(project: Project, *words: str) -> Iterator["subprocess.Popen[str]"]:
+    """A host at work on the project, which listens already."""
+    host = subprocess.Popen(
+        [*KEEPKERNEL, "run", str(project.file), "--json", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        eventually(lambda: project.ask("status")["host"] is not None or host.poll() is not None)
+        yield host
+    finally:
+        host.kill()
+        host.communicate()
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + LONG_S
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def on_duckdb(project: Project) -> Project:
+    """A store that only one process may open, so that every command must go through the host."""
+    project.config.write_text(project.config.read_text().replace("sqlite:work.db", "duckdb:work.duckdb"))
+    project.store = f"duckdb:{project.folder / 'work.duckdb'}"
+    project.run()
+    return project
+
+
+def test_commands_reach_a_host_that_runs(on_duckdb: Project) -> None:
+    project = on_duckdb
+    with hosting(project) as host:
+        assert project.ask("status")["host"]["pid"] == host.pid
+        project.publish("m1")
+        assert host.stdout is not None
+        told = json.loads(next(line for line in host.stdout if '"done"' in line))
+        assert told["text"] == "Mail m1 → Line 1 written"
+        assert project.ask("inputs")["rows"][0]["came_of_it"] == "Line 1 written"
+        project.keep("pause")
+        project.publish("m2")
+        project.publish("m3")
+        project.keep("skip", "m2")
+        project.file.write_text(project.file.read_text().replace("written`", "noted`"))
+        assert project.ask("deploy", str(project.file))["accepted"] is True
+        assert "workflow_edge" in project.keep("pause", code=1).stderr
+        project.keep("resume")
+        eventually(lambda: project.ask("inputs")["rows"][2]["came_of_it"] == "Line 2 noted")
+        assert project.ask("explain", "mail/m2")["story"][-1].startswith("It is skipped")
+        second = project.keep("run", str(project.file), code=2).stderr
+        assert "a host is at work on this store already" in second
+        host.send_signal(signal.SIGTERM)
+        assert host.wait(LONG_S) == 0
+    assert project.lines() == ["m1", "m3"]
+    assert project.status()["standing"] == "idle"
+    assert not list(project.folder.glob("*.sock"))
+
+
+def test_a_host_that_died_is_in_nobodys_way(on_duckdb: Project) -> None:
+    with hosting(on_duckdb) as host:
+        host.kill()
+        host.wait()
+        assert list(on_duckdb.folder.glob("*.sock"))
+        on_duckdb.publish("m1")
+        assert on_duckdb.ask("status")["host"] is None
+    on_duckdb.run()
+    assert on_duckdb.lines() == ["m1"]
+
+
+# --- a terminal --------------------------------------------------------------------------------------
+
+
+class Terminal:
+    """A command in a terminal of its own."""
+
+    def __init__(self, *words: str, columns: int = 72) -> None:
+        self.pid, self.file = pty.fork()
+        if self.pid == 0:
+            os.environ.pop("COLUMNS", None)
+            os.environ["TERM"] = "xterm"
+            os.execv(sys.executable, [*KEEPKERNEL, *words])
+        fcntl.ioctl(self.file, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+        self.shown = ""
+
+    def read_until(self, pattern: str) -> str:
+        """What was shown up to a text; an empty pattern reads to the end."""
+        end = time.monotonic() + LONG_S
+        while not pattern or not re.search(pattern, self.shown):
+            ready, _, _ = select.select([self.file], [], [], end - time.monotonic())
+            assert ready, self.shown
+            try:
+                got = os.read(self.file, 65_536)
+            except OSError:  # The other end is closed.
+                got = b""
+            if not got:
+                assert not pattern, self.shown
+                break
+            self.shown += got.decode(errors="replace")
+        return self.shown
+
+    def end(self) -> int:
+        self.read_until("")
+        os.close(self.file)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def plain(shown: str) -> list[str]:
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).replace("\r\n", "\n").split("\n")
+
+
+@pytest.mark.parametrize("columns", [60, 120])
+def test_tables_fit_the_terminal(project: Project, columns: int) -> None:
+    long = "A title that is much longer than a terminal is wide " * 3
+    project.keep("publish", "mail", "m1", "--title", long)
+    terminal = Terminal("inputs", columns=columns)
+    assert terminal.end() == 0
+    lines = plain(terminal.shown)
+    assert max(map(len, lines)) <= columns
+    assert "m1" in terminal.shown
+    assert "→ waits" in terminal.shown
+
+
+def test_ctrl_c_ends_a_host_in_order(project: Project) -> None:
+    project.publish("m1")
+    terminal = Terminal("run", str(project.file))
+    terminal.read_until(r"1 done …")
+    assert "Mail m1 → Line 1 written" in terminal.shown
+    os.write(terminal.file, b"\x03")
+    terminal.read_until("the run in hand comes to its end")
+    assert terminal.end() == 0
+    assert "Traceback" not in terminal.shown
+    assert project.ask("status")["host"] is None
+
+
+def test_ctrl_c_twice_stops_in_the_middle_and_loses_nothing(project: Project) -> None:
+    slow = project.file.read_text().replace("console.log", "while (payload(mail)) {} console.log")
+    project.file.write_text(f"const payload = (mail) => mail.payload?.slow;\n{slow}")
+    project.publish("m1", {"slow": True})
+    terminal = Terminal("run", str(project.file), "--until-idle")
+    terminal.read_until("deployed")
+    time.sleep(0.5)  # It may be in the endless loop by now, or not: both must do.
+    os.write(terminal.file, b"\x03")
+    terminal.read_until("the run in hand comes to its end")
+    os.write(terminal.file, b"\x03")
+    assert terminal.end() in (130, 3)
+    assert "Traceback" not in terminal.shown
+    project.file.write_text(project.file.read_text().replace("mail.payload?.slow", "false"))
+    project.run()
+    assert project.lines() == ["m1"]
+
+
+# --- kills -------------------------------------------------------------------------------------------
+
+
+def rows_of(folder: Path) -> list[str]:
+    with closing(sqlite3.connect(folder / "reports.db")) as database:
+        return [message for (message,) in database.execute("SELECT message FROM reports ORDER BY message")]
+
+
+def test_kill_in_the_middle_and_the_same_command_again(tmp_path: Path) -> None:
+    """What the README shows: mail files become rows, each exactly once, however often it is killed."""
+    demo = tmp_path / "demo"
+    subprocess.run([*KEEPKERNEL, "init", str(demo)], check=True, stdout=subprocess.DEVNULL)
+    with (demo / "keepkernel.toml").open("a") as file:
+        file.write("policy = {backoff_base_ms = 10, transient_retries = 100}\n")
+    mails = sorted(os.listdir(demo / "mail" / "new"))
+    command = [*KEEPKERNEL, "run", str(demo / "workflow.js"), "--until-idle"]
+    chance = random.Random(5)
+    kills = 0
+    for rows in (1, 7, 14):
+        host = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert host.stdout is not None
+        for line in host.stdout:
+            if "→" in line and len(rows_of(demo)) >= rows:
+                break
+        time.sleep(chance.uniform(0, 0.02))
+        host.kill()
+        kills += host.wait() == -signal.SIGKILL
+        host.stdout.close()
+    assert kills == 3
+    assert len(rows_of(demo)) < len(mails)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert rows_of(demo) == mails
+    told = subprocess.run([*KEEPKERNEL, "inputs"], check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+    assert len(re.findall(r"→ Row \d+ added", told)) == len(mails)
