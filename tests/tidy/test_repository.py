@@ -1,6 +1,7 @@
 """What holds for the repository as a whole, whatever is in it."""
 
 import ast
+import gzip
 import os
 import re
 import subprocess
@@ -38,13 +39,19 @@ def project() -> dict[str, object]:
     return table
 
 
+def text_of(path: Path) -> str:
+    """What is written in a file, packed or not."""
+    content = path.read_bytes()
+    return (gzip.decompress(content) if path.suffix == ".gz" else content).decode(errors="replace")
+
+
 @pytest.mark.parametrize("what", UNWANTED)
 def test_no_file_contains(what: str) -> None:
     pattern = re.compile(UNWANTED[what])
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in repository_files()
-        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        for number, line in enumerate(text_of(path).splitlines(), 1)
         if pattern.search(line)
     ]
     assert found == [], f"remove {what}"
