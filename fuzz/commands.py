@@ -233,7 +233,10 @@ def aligned(rows: list[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[st
 def replay(path: Path, *, with_reading: bool) -> int:
     """Play a trace file against the kernel, and say where it diverges or what it ends in."""
     try:
-        trace = itf.read(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if LIFE in text[:200]:
+            return replay_life(path, text)
+        trace = itf.read(text)
         done = itf.replay(trace, with_reading=with_reading)
     except OSError as error:
         raise WrongUsage(f"{path} can not be read: {error.strerror}") from None
@@ -252,6 +255,20 @@ def replay(path: Path, *, with_reading: bool) -> int:
         return 1
     print(f"every step is as the trace tells it; it ends in {ending(trace, done)}")
     return 0
+
+
+LIFE: Final = '"format": "keepkernel fuzz'
+"""How a file begins that the fuzzer wrote."""
+
+
+def replay_life(path: Path, text: str) -> int:
+    """Play what the fuzzer found; its machines need Hypothesis, which the checker does not."""
+    from .machines import levels
+
+    try:
+        return levels.replay(path, text)
+    except levels.NotALife as error:
+        raise WrongUsage(f"{path} is not a trace of the fuzzer: {error}") from None
 
 
 def ending(trace: itf.Trace, done: itf.Replay) -> str:

@@ -89,11 +89,12 @@ def failure(found: "Found") -> Iterator[str]:
     life = found.trace.failure
     yield f"<h2>{escape(life.what)}: {escape(life.text.splitlines()[0])}</h2>"
     yield f"<p>The {found.trace.level} machine found it after {found.seconds:.1f} s.</p><pre>{escape(life.text)}</pre>"
-    scenes = [(scene.actor, scene.text) for scene in life.story]
+    scenes, what = [(scene.actor, scene.text) for scene in life.story], life.what
     if found.example is not None and found.example.length < len(scenes):
         yield "<p>The shortest way to it, by the checker:</p>"
         scenes = [(moment.label.actor, moment.label.text) for moment in found.example.moments]
-    yield from diagram(scenes, life.what)
+        what = found.example.violation.invariant
+    yield from diagram(scenes, what)
     if life.trace:
         yield f"<pre>{escape(life.trace)}</pre>"
 

@@ -248,7 +248,7 @@ class HostLife(KernelLife):
 
     def judge(self) -> None:
         """Step what is new in the journal through the kernel again, and look at all that the store shows."""
-        own, ghost = self.own, self.world.ghost()
+        own = self.own
         for transition in self.store.transitions("w", own.version, PAGE):
             before, command = own.state, transition.command
             outcome = step(before, command)
@@ -264,7 +264,7 @@ class HostLife(KernelLife):
             self.heard(before, command)
             self.may_call |= {effect.key for effect in outcome.effects if isinstance(effect, Send)}
             own.add(command, outcome)
-            hold_to_invariants(before, command, outcome, own.state, ghost)
+            hold_to_invariants(before, command, outcome, own.state, self.world.ghost())
             hold_to_law(before, command, outcome, own.state)
         self.state = own.state
         loaded = self.store.load("w")

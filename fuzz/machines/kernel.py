@@ -18,7 +18,7 @@ from . import law
 from .choices import Choices, recorded
 from .life import Broken, Coverage, Life, hold_to_invariants, hold_to_law, shown
 from .plans import draw_plan, publication
-from .rules import MOST_EVENTS, Script, Target, answers_of_people, anything, clicks_of_people, deploy, is_true
+from .rules import MOST_EVENTS, ON_CALLS, Script, Target, answers_of_people, anything, clicks_of_people, deploy, is_true
 from .world import World
 
 FAIR_STEPS: Final = 600
@@ -155,8 +155,7 @@ class KernelLife(Life):
                 if went_on.kind in ("effect", "answer", "queue"):
                     self.stalled.append(went_on)
             case "click":
-                acts = list(clicks_of_people(self.plan, self.state, self.now, self.world))
-                self.submit("user", *self.choices.of(acts))
+                self.somebody_clicks()
             case "anyone":
                 self.anyone()
             case "again":
@@ -199,6 +198,12 @@ class KernelLife(Life):
         acts = list(answers_of_people(self.plan, self.state, self.now, self.world))
         if acts:
             self.submit("user", *self.choices.of(acts))
+
+    def somebody_clicks(self) -> None:
+        acts = list(clicks_of_people(self.plan, self.state, self.now, self.world))
+        doubts = [act for act in acts if isinstance(act[1], ON_CALLS)]
+        unresolved = self.state.mutation is not None and self.state.mutation.status == "indeterminate"
+        self.submit("user", *self.choices.of(doubts if unresolved and self.choices.chance(60) else acts))
 
     def anyone(self) -> None:
         command = anything(self.plan, self.choices, self.state, self.now, self.world, self.fresh())

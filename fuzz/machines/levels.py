@@ -94,11 +94,6 @@ def from_json(document: Any) -> Trace:
         raise NotALife(f"it is not whole: {error!r}") from None
 
 
-def is_life(text: str) -> bool:
-    """Whether a text looks like the life of a machine, and not like a trace of the checker."""
-    return f'"format": "{FORMAT}"' in text[:200]
-
-
 def live_again(level: Level, steps: int, choices: tuple[int, ...] | list[int], store: str = ALL) -> Failure | None:
     """What a life breaks now; None when it breaks nothing any more. For tests."""
     return again(beginning(level, store), steps, tuple(choices))

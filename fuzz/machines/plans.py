@@ -32,6 +32,17 @@ FAULTS: Final[dict[str, str]] = {
 }
 """What may go wrong in a life, or go another way than the plain one."""
 
+THEMES: Final[tuple[tuple[str, ...], ...]] = (
+    (),
+    ("silent", "late", "shrug", "people"),
+    ("silent", "anyone"),
+    ("refuse", "anyone", "stall"),
+    ("fail", "people", "redeploy"),
+    ("crash", "stall", "late"),
+    ("ask", "people", "again"),
+)
+"""Faults that have to do with each other; each life has one theme beside what else it has."""
+
 TOOLS: Final = ("sheets.append", "mail.send")
 ODD_TEXTS: Final = ('"ü\\u0000\\ud83d"', '{"a":[1,2.5,null]}', '"' + "x" * 40 + '"', "12345678901234567890", '"%/\\n"')
 ODD_IDS: Final = ("ü", "a/b%2F", "🎈", "x" * 70, "'; --", " ", "\u2028", "A")
@@ -53,6 +64,8 @@ class Plan(NamedTuple):
     faults: frozenset[str]
     rate: int
     """How often, in percent, something goes wrong where it can."""
+    silence: int
+    """The same for calls and questions about them, of which there are few."""
 
     def has(self, fault: str) -> bool:
         return fault in self.faults
@@ -96,13 +109,14 @@ def draw_plan(choices: Choices) -> Plan:
         1 + choices.weighted([(4, 0), (3, 1), (2, 2), (1, 4)]),
         faults,
         choices.of((5, 5, 15, 40)),
+        choices.of((25, 50, 90)),
     )
 
 
 def draw_faults(choices: Choices) -> frozenset[str]:
     """Some faults, often few: a fault that is always there hides the holes behind it."""
     share = choices.of((30, 15, 60, 100))
-    return frozenset(choices.some(tuple(FAULTS), share))
+    return frozenset((*choices.some(tuple(FAULTS), share), *choices.of(THEMES)))
 
 
 def draw_policy(choices: Choices, faults: frozenset[str]) -> Policy:

@@ -120,7 +120,7 @@ class Target:
         self.fair = fair
 
     def goes_wrong(self, fault: str) -> bool:
-        return not self.fair and self.plan.has(fault) and self.choices.chance(max(self.plan.rate, 25))
+        return not self.fair and self.plan.has(fault) and self.choices.chance(self.plan.silence)
 
     def answer(self, call: Call) -> Answer:
         """What the host hears of its call, and what becomes of the call."""
@@ -228,6 +228,12 @@ HINTS: Final = {kind: get_type_hints(kind) for kind in c.COMMANDS.values()}
 ALL: Final = tuple(c.COMMANDS.values())
 REPORTS: Final = tuple(kind for kind in ALL if "run" in HINTS[kind] and "session" not in HINTS[kind])
 """Commands that speak of a run; the more of them come at the wrong time, the better."""
+ON_CALLS: Final = (
+    *(c.SendMutation, c.ApplyMutation, c.FailMutation, c.LoseTrack, c.ReconcileRetry, c.Exhaust),
+    *(c.EndRun, c.TryAgain, c.DidntHappen, c.SkipMutation, c.AssertApplied),
+)
+"""Commands that may say what became of a call."""
+STARTS: Final = (c.StartSession, c.CreateRun, c.CreateRetry, c.FinishSession, c.RunNow)
 
 
 def anything(plan: Plan, choices: Choices, state: State, now: int, world: World, fresh: str) -> c.Command | None:
@@ -235,7 +241,7 @@ def anything(plan: Plan, choices: Choices, state: State, now: int, world: World,
 
     None when what was drawn would be a lie.
     """
-    kind = choices.of(REPORTS if state.run is not None and choices.chance(70) else ALL)
+    kind = choices.of(choices.of(list(fitting_kinds(state))))
     if kind is c.Deploy:
         return choices.of(
             (deploy(plan, now), deploy(plan, now, less=True), rescheduled(plan, now), nonsense(plan, now))
@@ -247,6 +253,17 @@ def anything(plan: Plan, choices: Choices, state: State, now: int, world: World,
         values["cause"] = choices.of(("auth", "permission", "request")) if values["status"] == "paused:approval" else ""
     command = kind(**values)
     return command if is_true(command, state, world) else None
+
+
+def fitting_kinds(state: State) -> Iterator[tuple[type[c.Command], ...]]:
+    """The commands that have something to say here, in groups; and all of them."""
+    yield ALL
+    if state.run is not None:
+        yield REPORTS
+    if state.mutation is not None:
+        yield ON_CALLS
+    if state.run is None or state.run.status != "active":
+        yield STARTS
 
 
 def nonsense(plan: Plan, now: int) -> c.Deploy:
@@ -290,7 +307,8 @@ def field(plan: Plan, choices: Choices, name: str, hint: Any, state: State, now:
         case "publications":
             return tuple(publication(key, "again") for key in choices.some(plan.roots, 20))
         case "asked_at":
-            return choices.of((now, now + 1, now - 1, now - 40))
+            lands = state.mutation.may_land_until if state.mutation is not None else now
+            return choices.of((now, lands, lands - 1, now - 1, now + 1))
         case "wake_at" | "due_at":
             return choices.of((None, now + 1, now + 50, now))
         case "deadline_ms":

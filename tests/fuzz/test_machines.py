@@ -1,0 +1,201 @@
+"""The machines: they find nothing on the system as it is, find what is broken, shrink it, and play it again."""
+
+import json
+from itertools import count
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from keepkernel import Accepted
+from keepkernel.fuzz.commands import WrongUsage, replay
+from keepkernel.fuzz.machines import law, levels
+from keepkernel.fuzz.machines.choices import by_chance, recorded
+from keepkernel.fuzz.machines.levels import LEVELS, Level, Trace, beginning
+from keepkernel.fuzz.machines.life import Coverage
+from keepkernel.fuzz.machines.machine import Failure, Watcher, run, scout
+from keepkernel.kernel import commands as c
+from keepkernel.kernel import events, gate, ledger, step
+from keepkernel.kernel.ports import Change, Lease
+from keepkernel.kernel.types import State
+from keepkernel.spec.variants import Swap, swapped
+
+LIVES = {"kernel": 120, "store": 6, "host": 25}
+
+
+def lived(level: Level, lives: int, steps: int = 60, store: str = "all") -> Watcher:
+    """So many lives by chance."""
+    watcher = Watcher()
+    scout(beginning(level, store), watcher, (f"test/{n}" for n in range(lives)), steps)
+    return watcher
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_nothing_is_broken(level: Level) -> None:
+    watcher = lived(level, LIVES[level])
+    assert watcher.smallest is None, watcher.smallest and levels.told(Trace(level, "all", "", watcher.smallest))
+    assert watcher.coverage.examples == LIVES[level]
+
+
+def test_lives_come_to_most_rules_and_reasons() -> None:
+    saw = lived("kernel", 300).coverage
+    assert len(saw.rules) > 50
+    assert len(saw.rejects) > 35
+    assert len(saw.states) > 250
+
+
+def test_a_host_dies_at_points_of_every_kind() -> None:
+    points = lived("host", 25, store="memory:").coverage.points
+    expected = ("commit", "CallHandler", "Send", "script", "target", "recover")
+    assert all(any(point.startswith(kind) for point in points) for kind in expected)
+
+
+# --- what is broken is found ---------------------------------------------------------------------------
+
+
+def nobody_may_start(state: State, now: int) -> str:
+    return "" if gate.active(state) is None else "run_active"
+
+
+def unsorted_release(state: State) -> State:
+    """Gives back one event, and forgets the others."""
+    held = [e for e in state.events if e.status == "reserved"]
+    return state._replace(
+        events=tuple(e._replace(status="pending", owner="") if e in held[:1] else e for e in state.events)
+    )
+
+
+def too_long(now: int, deadline_ms: int, policy: object) -> tuple[int, int]:
+    return now + 1, now + 1
+
+
+BROKEN = {
+    "a gate that is open": Swap(gate.closed, nobody_may_start),
+    "a release of one": Swap(events.release, unsorted_release),
+    "a window that is short": Swap(ledger.send_window, too_long),
+}
+
+
+def found(swap: Swap) -> tuple[Watcher, Failure]:
+    with swapped(swap):
+        watcher = Watcher(shrink_seconds=1)
+        begin = beginning("kernel")
+        name = scout(begin, watcher, (f"test/{n}" for n in count()))
+        failure = run(begin, watcher, number=1, examples=3, scout=name)
+    assert failure is not None
+    return watcher, failure
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_kernel_is_found_and_the_life_made_smaller(name: str) -> None:
+    watcher, failure = found(BROKEN[name])
+    assert watcher.first is not None
+    assert failure.size <= watcher.first.size
+    with swapped(BROKEN[name]):
+        again = levels.live_again("kernel", failure.steps, failure.choices)
+    assert again is not None
+    assert (again.what, again.story) == (failure.what, failure.story)
+    assert levels.live_again("kernel", failure.steps, failure.choices) is None
+
+
+def test_a_kernel_that_raises_is_found() -> None:
+    def stumbles(state: State, command: c.Begin) -> Accepted:
+        raise KeyError("no such phase")
+
+    from keepkernel.kernel import runs
+
+    _, failure = found(Swap(runs.begin, stumbles))
+    assert failure.what == "LAW"
+    assert "KeyError" in failure.text
+
+
+def test_a_store_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from keepkernel.adapters.memory import MemoryStore
+
+    commit = MemoryStore.commit
+
+    def forgetful(self: MemoryStore, change: Change, lease: Lease | None = None) -> int:
+        return commit(self, change._replace(events=change.events[:1]), lease)
+
+    monkeypatch.setattr(MemoryStore, "commit", forgetful)
+    watcher = lived("store", 50, store="memory:")
+    assert watcher.first is not None
+    assert watcher.first.what == "STORE"
+
+
+def test_a_host_that_calls_too_soon_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from keepkernel.adapters.host import Host
+
+    monkeypatch.setattr(Host, "_made_durable", lambda self, workflow, effects, leased: True)
+    watcher = lived("host", 50, store="memory:")
+    assert watcher.first is not None
+    assert watcher.first.what == "HOST"
+
+
+# --- the law a second time -----------------------------------------------------------------------------
+
+
+def test_the_law_names_every_objection() -> None:
+    from keepkernel import new_workflow
+
+    draft = new_workflow("w")
+    meant = law.expected(draft, c.CreateRun(0, "", "s1", "nobody"))
+    assert meant.reasons == {"workflow_not_active", "session_unknown", "id_empty", "handler_unknown"}
+    outcome = step.step(draft, c.CreateRun(0, "", "s1", "nobody"))
+    assert not isinstance(outcome, Accepted)
+    assert outcome.reason in meant.reasons
+
+
+# --- choices -------------------------------------------------------------------------------------------
+
+
+def test_choices_are_played_again() -> None:
+    first = by_chance(Random(1))
+    made = [first.number(7), first.of("abc"), first.weighted([(1, "x"), (5, "y")]), first.chance(50), first.number(1)]
+    second = recorded(first.taken)
+    again = [second.number(7), second.of("abc"), second.weighted([(1, "x"), (5, "y")]), second.chance(50)]
+    assert again == made[:4]
+    assert second.number(9) == 0, "where the list ends, the plainest"
+
+
+def test_a_life_is_the_same_for_the_same_choices() -> None:
+    stories = []
+    for _ in range(2):
+        life = beginning("kernel")(by_chance(Random(5)), Coverage())
+        life.start()
+        for _ in range(30):
+            life.happens()
+        stories.append(list(life.story))
+    assert stories[0] == stories[1]
+
+
+# --- files ---------------------------------------------------------------------------------------------
+
+
+def test_a_failure_is_written_read_and_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    swap = BROKEN["a release of one"]
+    _, failure = found(swap)
+    trace = Trace("kernel", "all", "", failure)
+    path = tmp_path / "life.json"
+    path.write_text(json.dumps(levels.to_json(trace), indent=1))
+    assert levels.from_json(json.loads(path.read_text())).failure.choices == failure.choices
+    assert replay(path, with_reading=False) == 1
+    assert "it breaks nothing here" in capsys.readouterr().out
+    with swapped(swap):
+        assert replay(path, with_reading=False) == 0
+        namespace: dict[str, object] = {}
+        exec(levels.as_test(trace), namespace)
+        test = namespace[f"test_{trace.name.replace('-', '_')}"]
+        assert callable(test)
+        with pytest.raises(AssertionError, match=failure.what):
+            test()
+    test()
+
+
+@pytest.mark.parametrize("change", [{"level": "moon"}, {"choices": ["x"]}, {"choices": [-1]}, {"steps": None}])
+def test_a_file_that_is_no_life_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
+    life = {"format": levels.FORMAT, "level": "kernel", "store": "all", "fault": "", "breaks": "", "text": ""}
+    path = tmp_path / "life.json"
+    path.write_text(json.dumps({**life, "steps": 1, "choices": [], "story": [], **change}, indent=1))
+    with pytest.raises(WrongUsage, match="not a trace of the fuzzer"):
+        replay(path, with_reading=False)
