@@ -59,18 +59,19 @@ def version_of(source: str) -> str:
     return sha256(source.encode()).hexdigest()[:16]
 
 
-def open_patiently(place: Place) -> Store:
+def opened(place: Place, patience_s: float = 0) -> Store:
+    """The store of a place; one that is busy is waited for, if that is wanted."""
     scheme, _, location = place.url.partition(":")
     if scheme in ("duckdb", "sqlite"):
         Path(location).parent.mkdir(parents=True, exist_ok=True)
-    end = time.monotonic() + OPEN_S
+    end = time.monotonic() + patience_s
     while True:
         try:
             return open_store(place.url)
         except StoreBusy:
-            if time.monotonic() > end:
+            if time.monotonic() >= end:
                 raise
-            time.sleep(0.1)
+            time.sleep(0.05)
 
 
 class Undriven:
@@ -244,7 +245,7 @@ class Runtime:
 
     def open(self) -> None:
         """Open the store, deploy what is new, and let every workflow run."""
-        self._raw = open_patiently(self.place)
+        self._raw = opened(self.place, OPEN_S)
         self.store = shared(self._raw, self._watch)
         self.people = host_for_people(self.store)
         self.archive = Archive(self.store, self.people)
@@ -409,7 +410,7 @@ class Repairs:
 @contextmanager
 def office_on(place: Place, config: Path | None = None) -> Iterator[Office]:
     """The office of a store that no host runs on."""
-    store = open_patiently(place)
+    store = opened(place)
     people = host_for_people(store)
 
     def submit(workflow: str, command: c.Command) -> Said:

@@ -27,14 +27,10 @@ LONG_S = 60.0
 @contextmanager
 def hosting(project: Project, *words: str) -> Iterator["subprocess.Popen[str]"]:
     """A host at work on the project, which listens already."""
-    host = subprocess.Popen(
-        [*KEEPKERNEL, "run", str(project.file), "--json", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = [*KEEPKERNEL, "run", str(project.file), "--json", *words]
+    host = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        eventually(lambda: project.ask("status")["host"] is not None or host.poll() is not None)
+        eventually(lambda: project.ask("status")["host"] is not None)
         yield host
     finally:
         host.kill()

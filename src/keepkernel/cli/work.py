@@ -5,6 +5,7 @@ can not be used; 3 not finished: it was stopped before.
 """
 
 import json
+import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,6 +23,9 @@ Workflow = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="So many of each workflow, the newest.")]
+
+BUSY_S = 10.0
+"""A store that is open elsewhere, where no host listens, is waited for so long."""
 
 DONE, REFUSED, WRONG_USAGE, NOT_FINISHED = range(4)
 
@@ -43,7 +47,8 @@ def ask(store: str, request: Document, config: Path | None = None) -> Document:
         place = place_of(store or find_store(Path.cwd()))
         if place.socket is None:
             raise fail("memory: is gone with its process; name another store")
-        for last in (False, True):
+        end = time.monotonic() + BUSY_S
+        while True:
             try:
                 answer = control.ask(place.socket, request)
                 break
@@ -54,9 +59,10 @@ def ask(store: str, request: Document, config: Path | None = None) -> Document:
                 with office_on(place, config) as office:
                     answer = office.answer(request)
                 break
-            except StoreBusy:  # A host may have started just now.
-                if last:
+            except StoreBusy:  # Another command is about to end, or a host has started and listens in a moment.
+                if time.monotonic() > end:
                     raise
+                time.sleep(0.05)
     except (Unusable, StoreError, control.ControlError) as error:
         raise fail(str(error)) from None
     if "error" in answer:
