@@ -48,17 +48,16 @@ def in_two_goes(real: Commit, store: Any, change: Change, lease: Lease | None) -
 
 def when_there_is_time(real: Commit, store: Any, change: Change, lease: Lease | None) -> int:
     """A change is acknowledged at once, and written before the next one, or when somebody asks."""
-    write_what_waits(store)
-    if lease is not None or store.load(change.workflow).version != change.base:
+    if store.load(change.workflow).version != change.base:
         return real(store, change, lease)
-    vars(store)["_waiting"] = partial(real, store, change)
+    vars(store)["_waiting"] = partial(real, store, change, lease)
     return change.version
 
 
 def write_what_waits(store: Any) -> None:
     waiting = vars(store).pop("_waiting", None)
     if waiting is not None:
-        waiting(None)
+        waiting()
 
 
 def load_after_waiting(real: Callable[..., Loaded]) -> Callable[..., Loaded]:
@@ -67,6 +66,22 @@ def load_after_waiting(real: Callable[..., Loaded]) -> Callable[..., Loaded]:
         return real(self, workflow, command)
 
     return load
+
+
+def drop_what_waits(real: Callable[[Any], None]) -> Callable[[Any], None]:
+    def drop(self: Any) -> None:
+        vars(self).pop("_waiting", None)
+        real(self)
+
+    return drop
+
+
+def close_in_order(real: Callable[[Any], None]) -> Callable[[Any], None]:
+    def close(self: Any) -> None:
+        write_what_waits(self)
+        real(self)
+
+    return close
 
 
 def on_top_of_anything(real: Commit, store: Any, change: Change, lease: Lease | None) -> int:
@@ -160,6 +175,8 @@ FAULTS: Final = (
         patches=(
             *in_every_store(when_there_is_time),
             *(Patch(store, "load", load_after_waiting(store.load)) for store in STORES),
+            *(Patch(store, "close", close_in_order(store.close)) for store in STORES),
+            *(Patch(store, "drop", drop_what_waits(store.drop)) for store in STORES),
         ),
     ),
     Fault(

@@ -1,4 +1,4 @@
-"""Commands that attack the system: fuzz."""
+"""Commands that attack the system: fuzz, score."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -45,3 +45,28 @@ def fuzz(
         level or "", store, seconds, workers, seed, corpus or campaign.CORPUS, fault, profile
     )  # fmt: skip
     end(lambda: campaign.fuzz(wanted, as_json_text=as_json, html=html))
+
+
+@app.command()
+def score(
+    only: Annotated[
+        str, typer.Option(metavar="NAME", help="Only this fault, or this level; see --list.", show_default="all")
+    ] = "",
+    detector: Annotated[str, typer.Option(metavar="NAME", help="Only this detector.", show_default="all")] = "",
+    seconds: Annotated[
+        float, typer.Option(min=0, help="For how long each may look.", show_default="60 for kernel, else 120")
+    ] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    what: Annotated[bool, typer.Option("--list", help="List the faults and the detectors.")] = False,
+) -> None:
+    """Put seeded faults in place, one at a time, and see who notices, and how soon.
+
+    Ends with 0 when every fault is found, 1 when one is not or when something is found where nothing is wrong,
+    2 for wrong usage, 3 when it was stopped.
+    """
+    from ..fuzz import score
+
+    if what:
+        typer.echo(score.listing())
+        return
+    end(lambda: score.score(only=only, detector=detector, seconds=seconds, as_json_text=as_json))
