@@ -15,12 +15,13 @@ from ...kernel.ports import LeaseLost, Store
 from ...kernel.respond import Answer, Failed
 from ...kernel.schedule import Idle, Wait
 from ...kernel.step import step
-from ...kernel.types import Accepted, CallHandler, Outcome, Reconcile, Rejected, Send, State
+from ...kernel.types import Accepted, CallHandler, Declaration, Event, Outcome, Reconcile, Rejected, Send, State
 from ..lives import Place
 from .choices import Choices
 from .kernel import IDLE, Hand, KernelLife
 from .life import Broken, Coverage, accepted, differences, hold_to_invariants, hold_to_law, shown
 from .places import ALL, FAST_STORES, new_place
+from .sandboxed import Sandboxed
 from .store import Account
 
 HOST_POINTS: Final = ("CallHandler", "Send", "Reconcile", "recover", "script", "target: after", "target: when asked")
@@ -40,6 +41,7 @@ class HostLife(KernelLife):
         self.places = ExitStack()
         self.url = url
         self.grain: Grain = choices.of(("coalesced", "fine"))
+        self.in_sandbox = choices.chance(20)
         self.lag = choices.of((0, self.plan.policy.clock_skew_ms))
         self.deaths = 0
         self.die_in = 0
@@ -212,9 +214,21 @@ class HostLife(KernelLife):
             return Failed("host", "the run is gone")
         pending = [e for topic in row.subscribes for e in self.store.peek("w", topic, 100)]
         answer = self.script.answer(effect, row, run, sorted(pending, key=lambda event: event.seq), self.now)
+        if self.in_sandbox:
+            answer = self.sandboxed(state, effect, row, answer, pending)
         self.tell("script", f"{effect.function} of {effect.handler} for {effect.run}: {type(answer).__name__}")
         self.reach("script: ends")
         return answer
+
+    def sandboxed(
+        self, state: State, effect: CallHandler, row: Declaration, drawn: Answer, pending: list[Event]
+    ) -> Answer:
+        """The same by a script in the sandbox; a host is not asked to let trouble through."""
+        try:
+            return Sandboxed(self.plan, self.choices, self.store).call(state, effect, row, drawn, pending)
+        except Broken as trouble:
+            self.note(trouble)
+            return drawn
 
     def send(self, effect: Send) -> Answer:
         """The port for calls: what comes here has left the host."""

@@ -44,7 +44,13 @@ THEMES: Final[tuple[tuple[str, ...], ...]] = (
 """Faults that have to do with each other; each life has one theme beside what else it has."""
 
 TOOLS: Final = ("sheets.append", "mail.send")
-ODD_TEXTS: Final = ('"ü\\u0000\\ud83d"', '{"a":[1,2.5,null]}', '"' + "x" * 40 + '"', "12345678901234567890", '"%/\\n"')
+ODD_TEXTS: Final = (
+    '"ü\\u0000\\ud83c\\udf88"',
+    '{"a":[1,2.5,null]}',
+    '"' + "x" * 40 + '"',
+    "12345678901234567890",
+    '"%/\\n"',
+)
 ODD_IDS: Final = ("ü", "a/b%2F", "🎈", "x" * 70, "'; --", " ", "\u2028", "A")
 
 

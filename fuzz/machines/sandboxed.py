@@ -1,0 +1,228 @@
+"""Scripts of a life as real workflow files: what is drawn is written in JavaScript, and the sandbox must come to it.
+
+For every call a file is made whose function does what was drawn: peek, reserve, publish, call its tool, return. The
+function looks first at what it was given, and whether anything of an earlier call is left. Now and then it does what
+it may not, and must be stopped for the right reason, whatever it catches.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from ...kernel.capabilities import Function
+from ...kernel.failures import FailureClass
+from ...kernel.respond import Answer, Called, CalledNothing, Failed, Finished, Pinned
+from ...kernel.types import CallHandler, Declaration, Event, Handler, Key, Run, State
+from ...sandbox import engine
+from ...sandbox.bridge import Tool
+from ...sandbox.engine import Workers
+from ...sandbox.handlers import Events, Scripts
+from .choices import Choices
+from .life import Broken
+from .plans import TOOLS, Plan
+
+READ: Final = "mail.read"
+MAY: Final[dict[Function, str]] = {
+    "producer": "read publish",
+    "prepare": "read peek get",
+    "mutate": "mutate",
+    "next": "publish",
+}
+"""What each function may do, from the law."""
+OPERATIONS: Final = {
+    "read": "await ctx.mail.read({});",
+    "mutate": "await ctx.sheets.append({});",
+    "peek": "await ctx.peek(TOPIC, {limit: 1});",
+    "get": "await ctx.getByIds(TOPIC, ['x']);",
+    "publish": "await ctx.publish(TOPIC, {messageId: 'x', title: 't', payload: 1});",
+}
+HELPERS: Final = """
+const text = (value) => JSON.stringify(value, (key, one) => typeof one === 'bigint' ? `${one}n` : one);
+const given = (what, is, should) => { if (text(is) !== text(should)) throw new Error(`given ${what}: ${text(is)}`); };
+if (globalThis.seen !== undefined) throw new Error('something is left of an earlier call');
+globalThis.seen = 1;
+"""
+CAUGHT: Final = "try { BODY } catch (error) { } finally { } return {};"
+
+
+class Task(NamedTuple):
+    """A body in JavaScript, and what must come of it."""
+
+    body: str
+    meant: Answer
+
+
+@cache
+def workers_of(folder: str) -> Workers:
+    """Warm workers for all lives of this process; they are started from the files of this folder."""
+    return Workers(warm=1)
+
+
+class Sandboxed:
+    def __init__(self, plan: Plan, choices: Choices, events: Events) -> None:
+        self.plan = plan
+        self.choices = choices
+        self.source = ""
+        self.failing: Failed | None = None
+        log = lambda workflow, run, lines: None  # noqa: E731 - what scripts print is of no interest here
+        self.scripts = Scripts(workers_of(engine.__file__), lambda workflow, version: self.source, events, self, log)
+
+    # -- the tools that scripts see
+
+    def catalogue(self) -> Mapping[str, Tool]:
+        return {TOOLS[0]: Tool("mutate", self.plan.reconcilable, self.plan.deadline_ms), READ: Tool("read")}
+
+    def read(self, state: State, tool: str, params: str) -> str | Failed:
+        return self.failing or "1"
+
+    # -- a call
+
+    def call(self, state: State, effect: CallHandler, row: Declaration, drawn: Answer, pending: list[Event]) -> Answer:
+        """Let the sandbox do what was drawn; what comes of it must be what was meant."""
+        run = state.run
+        assert run is not None
+        task = self.task(effect.function, row, drawn, pending)
+        handler = next(h for h in state.handlers if h.declared.name == effect.handler)
+        body = f"{HELPERS}{checks(effect.function, run, handler)}{task.body}"
+        code = f"async (ctx, first, second) => {{ {body} }}"
+        name = json.dumps(effect.handler)
+        parts = f"producers: {{{name}: {code}}}"
+        if effect.function != "producer":
+            parts = f"consumers: {{{name}: {{{effect.function}: {code}}}}}"
+        self.source = f"export default Keep.workflow({{name: 'w', topics: {{}}, {parts}}});"
+        answer = self.scripts.call(state, effect)
+        if not alike(answer, task.meant):
+            raise Broken(
+                "SANDBOX",
+                f"{effect.function} should come to {task.meant!r:.300}, came to {answer!r:.300}",
+                (task.body,),
+            )
+        return answer if isinstance(answer, Finished) else task.meant if isinstance(task.meant, Failed) else answer
+
+    def task(self, function: Function, row: Declaration, drawn: Answer, pending: list[Event]) -> Task:
+        topic = json.dumps((row.subscribes or self.plan.topics)[0])
+        if self.plan.has("odd") and self.choices.chance(self.plan.rate):
+            return self.hostile(function, topic)
+        match drawn:
+            case Failed(failure="script"):
+                return Task("throw new Error('it failed');", drawn)
+            case Failed():
+                if "read" not in MAY[function].split():
+                    return Task("throw new Error('it failed');", Failed("script"))
+                self.failing = drawn
+                return Task(CAUGHT.replace("BODY", OPERATIONS["read"]), drawn)
+            case Pinned():
+                return self.prepare(drawn, pending, topic)
+            case Called():
+                call = f"await ctx.sheets.append({literal(drawn.params)});"
+                # Nothing comes back from the call, and nothing that stands around it runs.
+                return Task(self.choices.of((call, CAUGHT.replace("BODY", call), f"return {call[6:]}")), drawn)
+            case CalledNothing():
+                return Task("return;", drawn)
+            case Finished():
+                return self.finish(drawn)
+        raise AssertionError(f"no script comes to {drawn}")
+
+    def prepare(self, drawn: Pinned, pending: list[Event], topic: str) -> Task:
+        reservations: list[dict[str, Any]] = []
+        for key in drawn.reservations:
+            if not reservations or reservations[-1]["topic"] != key.topic:
+                reservations.append({"topic": key.topic, "ids": []})
+            reservations[-1]["ids"].append(key.id)
+        of_topic = [{"id": e.key.id, "title": e.title} for e in pending if json.dumps(e.key.topic) == topic][:100]
+        peek = (
+            f"given('peek', (await ctx.peek({topic})).map(e => ({{id: e.messageId, title: e.title}})), {js(of_topic)});"
+        )
+        wake = ""
+        if drawn.wake_at is not None:
+            moment = datetime.fromtimestamp(drawn.wake_at / 1000, UTC).isoformat(timespec="milliseconds")
+            wake = f", wakeAt: {js(moment)}"
+        returned = (
+            f"reservations: {js(reservations)}, data: {literal(drawn.data)}, ui: {{title: {js(drawn.title)}}}{wake}"
+        )
+        return Task(f"{peek} return {{{returned}}};", drawn)
+
+    def finish(self, drawn: Finished) -> Task:
+        calls = ""
+        for key, title, text in drawn.publications:
+            message = f"{{messageId: {js(key.id)}, title: {js(title)}, payload: {literal(text)}}}"
+            calls += f"await ctx.publish({js(key.topic)}, {message}); "
+        body = f"{calls} return {'undefined' if drawn.state is None else literal(drawn.state)};"
+        wrong = any(k.topic not in self.plan.topics or not k.id or not t.strip() for k, t, _ in drawn.publications)
+        return Task(body, Failed("bad_result") if wrong else drawn)
+
+    def hostile(self, function: Function, topic: str) -> Task:
+        """Something that the function may not do, with a net around it."""
+        forbidden = [code for name, code in OPERATIONS.items() if name not in MAY[function].split()]
+        tasks = [(code, "forbidden") for code in forbidden]
+        tasks += [("throw new Error('x');", "script"), ("await new Promise(() => {});", "script")]
+        if function == "mutate":
+            twice = f"await Promise.all([1, 2].map(async () => {{ {OPERATIONS['mutate']} }}));"
+            after = f"const call = (async () => {{ {OPERATIONS['mutate']} }})(); {OPERATIONS['read']}"
+            tasks += [(twice, "forbidden"), (after, "forbidden"), ("Date.now();", "forbidden")]
+            tasks += [("Math.random();", "forbidden")]
+        elif function == "prepare":
+            tasks += [
+                ("return {reservations: 1};", "bad_result"),
+                ("return {reservations: [], data: NaN};", "bad_result"),
+            ]
+        else:
+            tasks += [("return new Map();", "bad_result")]
+        code, failure = self.choices.of(tasks)
+        code = code.replace("TOPIC", topic)
+        caught = failure == "forbidden" and self.choices.chance(50)
+        kind: FailureClass = (
+            "script" if failure == "script" else "forbidden" if failure == "forbidden" else "bad_result"
+        )
+        return Task(CAUGHT.replace("BODY", code) if caught else code, Failed(kind))
+
+
+def checks(function: Function, run: Run, row: Handler) -> str:
+    """Looks at what the function is given."""
+    if function in ("producer", "prepare"):
+        return f"given('state', first, {literal(row.state) if row.state else 'undefined'});"
+    ids = [key.id for key in sorted(run.reserved)]
+    lines = [
+        f"given('data', first.data, {literal(run.data)});",
+        f"given('title', first.ui.title, {js(run.title)});",
+        f"given('ids', first.reservations.flatMap(r => r.ids).length, {len(ids)});",
+    ]
+    if function == "next":
+        meant = {"success": f"{{status: 'applied', result: {literal(run.result or 'null')}}}"}
+        meant |= {"skipped": "{status: 'skipped'}"}
+        lines.append(f"given('outcome', second, {meant.get(run.outcome, '{status: `none`}')});")
+    return " ".join(lines)
+
+
+def js(value: object) -> str:
+    return json.dumps(value)
+
+
+def literal(text: str) -> str:
+    """A JSON text as JavaScript; a whole number that JavaScript can not hold is a BigInt there."""
+    value = json.loads(text)
+    return f"{value}n" if isinstance(value, int) and abs(value) > 2**53 else text
+
+
+def alike(answer: Answer, meant: Answer) -> bool:
+    """Whether an answer says the same; texts of JSON may be written in another way."""
+    if isinstance(meant, Failed) or isinstance(answer, Failed):
+        return isinstance(answer, Failed) and isinstance(meant, Failed) and answer.failure == meant.failure
+    match answer, meant:
+        case Pinned(), Pinned():
+            same = json.loads(answer.data) == json.loads(meant.data)
+            return same and answer._replace(data="") == meant._replace(data="")
+        case Called(), Called():
+            same = json.loads(answer.params) == json.loads(meant.params)
+            return same and answer._replace(params="") == meant._replace(params="")
+        case Finished(), Finished():
+            return plain(answer) == plain(meant)
+    return type(answer) is type(meant)
+
+
+def plain(finished: Finished) -> object:
+    """Without the next time of a cron schedule, which the sandbox finds by itself."""
+    state = None if finished.state is None else json.loads(finished.state)
+    return state, [(Key(*key), title, json.loads(payload)) for key, title, payload in finished.publications]
