@@ -51,6 +51,15 @@ class Chapter:
             yield self.state.run
         yield from self.past_runs()
 
+    def applied(self) -> Iterator[tuple[Run, Mutation]]:
+        """Changes that were made outside, with the runs that made them."""
+        live, record = self.state.run, self.state.mutation
+        if live is not None and record is not None and record.status == "applied":
+            yield live, record
+        for past in self._past_records():
+            if past.status == "applied" and (run := self.run(past.run)):
+                yield run, past
+
     def events(self) -> Iterator[Event]:
         def page(after: int, limit: int) -> tuple[tuple[int, Event], ...]:
             return tuple((event.seq, event) for event in self.store.events(self.workflow, after, limit))

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -13,19 +13,29 @@ FILE_MAX_BYTES: Final = 10_000_000
 class Log:
     """Appends lines; a file that is full makes way for a new one, and the one before it is kept."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, trouble: Callable[[str], None]) -> None:
         self._path = path
+        self._trouble = trouble
+        self._told = False
         self._lock = threading.Lock()
 
     def write(self, line: dict[str, Any]) -> None:
         if self._path is None:
             return
         with self._lock:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            if self._path.exists() and self._path.stat().st_size > FILE_MAX_BYTES:
-                self._path.replace(before(self._path))
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+            try:
+                self._append(self._path, json.dumps(line))
+            except OSError as error:  # What is done is done, and stands in the store; the log only tells of it.
+                if not self._told:
+                    self._trouble(f"{self._path} can not be written: {error.strerror}; the log has gaps")
+                self._told = True
+
+    def _append(self, path: Path, line: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > FILE_MAX_BYTES:
+            path.replace(before(path))
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
 
 
 def before(path: Path) -> Path:

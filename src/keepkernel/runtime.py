@@ -218,11 +218,13 @@ class Wanted(NamedTuple):
 class Runtime:
     """A running host: its store, its workflows, and its control socket."""
 
-    def __init__(self, wanted: Wanted, place: Place, settings: Settings, news: News) -> None:
+    def __init__(
+        self, wanted: Wanted, place: Place, settings: Settings, news: News, trouble: Callable[[str], None]
+    ) -> None:
         self.place = place
         self.settings = settings
         self.news = news
-        self.log = Log(place.log)
+        self.log = Log(place.log, trouble)
         self.repair_command = wanted.repair or settings.host.repair
         self.connections = connections_of(wanted.config, self.tell_tool)
         self.tools = ToolsOf(self.connections)
@@ -251,10 +253,10 @@ class Runtime:
         self.archive = Archive(self.store, self.people)
         files = {one.script.name: one for one in self.given}
         self.workers += [Workers() for _ in self.given[1:]]  # Each thread has its own, and nobody waits for another's.
-        hosts = {one.script.name: self._host(one, own) for one, own in zip(self.given, self.workers, strict=True)}
-        self.service = Service(hosts, self.people, self.tell)
+        self.hosts = {one.script.name: self._host(one, own) for one, own in zip(self.given, self.workers, strict=True)}
+        self.service = Service(self.hosts, self.people, self.tell)
         for name, one in files.items():
-            self._prepare(name, one, hosts[name])
+            self._prepare(name, one, self.hosts[name])
         self.service.start()
         if self.control is not None:
             office = Office(self.store, self._submit, self._deploy, {"pid": os.getpid(), "workflows": list(files)})
@@ -283,6 +285,13 @@ class Runtime:
             self._at_once(name, c.Resume(0))
         elif state.status == "paused":
             self.tell(name, f"it is paused; go on with keepkernel resume --workflow {name}")
+
+    def give_back(self) -> None:
+        """Let other hosts have the workflows at once."""
+        for name, host in self.hosts.items():
+            lease = self.store.lease(name, host.name, 1)
+            if lease is not None:
+                self.store.release(lease)
 
     def close(self) -> None:
         if self.control is not None:

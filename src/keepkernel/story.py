@@ -303,40 +303,40 @@ def outcome_of(chapter: Chapter, event: Event, outputs: list[str]) -> str:
 
 
 def outputs(chapter: Chapter, limit: int) -> list[Document]:
-    """The newest changes outside, and the events that came of inputs; the oldest of them first."""
-    return list(islice(_outputs(chapter), limit))[::-1]
+    """The newest changes outside and events that came of inputs; the oldest of them first."""
+    emitted = islice((output_event(chapter, event) for event in chapter.events() if event.causes), limit)
+    made = islice((output_change(chapter, run, record) for run, record in chapter.applied()), limit)
+    rows = sorted([*reversed([*made]), *reversed([*emitted])], key=lambda timed: timed[0])
+    return [row for _, row in rows[-limit:]]
 
 
-def _outputs(chapter: Chapter) -> Iterator[Document]:
-    emitted: dict[str, list[Event]] = {}
-    for event in chapter.events():
-        if event.causes:
-            emitted.setdefault(event.created_by, []).append(event)
-    for run in chapter.runs():
-        shared = {"workflow": chapter.workflow, "run": run.id, "at": when(run.created_at)}
-        for event in emitted.get(run.id, []):
-            from_inputs = chapter.titles(event.causes)
-            yield {
-                **shared,
-                "what": "event",
-                "title": event.title,
-                "from": from_inputs,
-                "topic": event.key.topic,
-                "id": event.key.id,
-            }
-        record = chapter.record(run) if not run.retry_of else None
-        if record is not None and record.status == "applied":
-            title = run.title or record.tool
-            from_inputs = chapter.titles(run.causes)
-            yield {
-                **shared,
-                "what": "change",
-                "title": title,
-                "from": from_inputs,
-                "tool": record.tool,
-                "params": parsed(record.params),
-                "result": parsed(run.result),
-            }
+def output_event(chapter: Chapter, event: Event) -> tuple[int, Document]:
+    run = chapter.run(event.created_by)
+    at = run.created_at if run else 0
+    return at, {
+        "workflow": chapter.workflow,
+        "what": "event",
+        "at": when(at),
+        "run": event.created_by,
+        "title": event.title,
+        "from": chapter.titles(event.causes),
+        "topic": event.key.topic,
+        "id": event.key.id,
+    }
+
+
+def output_change(chapter: Chapter, run: Run, record: Mutation) -> tuple[int, Document]:
+    return run.created_at, {
+        "workflow": chapter.workflow,
+        "what": "change",
+        "at": when(run.created_at),
+        "run": run.id,
+        "title": run.title or record.tool,
+        "from": chapter.titles(run.causes),
+        "tool": record.tool,
+        "params": parsed(record.params),
+        "result": parsed(run.result),
+    }
 
 
 def runs(chapter: Chapter, limit: int) -> list[Document]:
@@ -533,6 +533,10 @@ def news(change: Change) -> Iterator[Document]:
             case c.Grant(tool=tool, mode=mode):
                 asking = ", with an approval for each call" if mode == "ask" else ""
                 yield {**at, "kind": "person", "text": f"may use {tool}{asking}"}
+            case c.Resume():
+                yield {**at, "kind": "person", "text": "started"}
+            case c.Pause():
+                yield {**at, "kind": "person", "text": "paused"}
             case c.Deploy(version=version):
                 yield {**at, "kind": "deploy", "text": f"version {version} deployed"}
             case command if type(command) in PERSONS:
@@ -548,8 +552,6 @@ PERSONS: Final = (
     c.Approve,
     c.Reject,
     c.Reconnect,
-    c.Pause,
-    c.Resume,
     c.ClearError,
     c.Retry,
     c.Abandon,

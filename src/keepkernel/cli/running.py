@@ -31,19 +31,28 @@ class Screen:
         self._lock = threading.Lock()
         self._terminal = sys.stderr.isatty() and not as_json
         self._new = self._done = 0
+        self._closed = False
 
     def news(self, line: Document) -> None:
         with self._lock:
             self._new += line.get("count", 0) if line["kind"] == "inputs" else 0
             self._done += line.get("count", 0) if line["kind"] == "done" else 0
-            if self._as_json:
-                print(json.dumps(line), flush=True)
-                return
-            self._clear()
             text = "".join(sign if sign.isprintable() or sign == "\n" else " " for sign in line["text"])
-            print(f"{line['at'][11:19]}  {line['workflow']}  {text}", flush=True)
+            self._clear()
+            self._print(json.dumps(line) if self._as_json else f"{line['at'][11:19]}  {line['workflow']}  {text}")
             if self._terminal:
                 print(f"{self._new} new inputs, {self._done} done …", end="", file=sys.stderr, flush=True)
+
+    def _print(self, text: str) -> None:
+        """Whoever closes the other end of a pipe wants no more, and the host ends in order."""
+        if self._closed:
+            return
+        try:
+            print(text, flush=True)
+        except BrokenPipeError:
+            self._closed = True
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - Python writes to it once more at its end.
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def say(self, text: str) -> None:
         """Something for the person at the terminal, not for a program."""
@@ -77,7 +86,7 @@ def run_files(
     try:
         settings = read_settings(config)
         place = place_of(store or store_beside(folder, settings))
-        runtime = Runtime(Wanted(files, config, repair), place, settings, screen.news)
+        runtime = Runtime(Wanted(files, config, repair), place, settings, screen.news, screen.say)
     except (Unusable, Busy, ControlError, StoreError) as error:
         for line in str(error).splitlines():
             screen.say(line)
@@ -114,6 +123,7 @@ def work(runtime: Runtime, screen: Screen, until_idle: bool) -> int:
         sys.stdout.flush()
         os._exit(STOPPED_AT_ONCE)
     screen.clear()
+    runtime.give_back()
     return code or told(runtime, screen)
 
 

@@ -59,6 +59,8 @@ def show_status(answer: Document) -> None:
         waiting = f"{count['waiting']} waiting" if count["waiting"] < 1_000 else "1000 or more waiting"
         screen.print()
         screen.print(Text(f"{plain(one['workflow'])}", "bold"), f"({one['status']}):", plain(one["standing"]))
+        if host and one["workflow"] not in host["workflows"]:
+            screen.print("  the host that is running does not drive it")
         screen.print(f"  inputs and events: {count['published']} in all, {waiting}, {count['in_work']} in work")
         if one["request"]:
             request = one["request"]

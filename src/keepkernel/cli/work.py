@@ -103,7 +103,8 @@ def run(
     ] = "",
     until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing is due any more.")] = False,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Connectors and settings.", show_default="keepkernel.toml")
+        Path | None,
+        typer.Option(metavar="FILE", help="Connectors and settings.", show_default="keepkernel.toml beside FILE"),
     ] = None,
     repair: Annotated[
         str, typer.Option(metavar="COMMAND", help="Called with JSON on its input when a script fails.")
@@ -414,7 +415,8 @@ def deploy(
         typer.Option("--store", metavar="URL", help="The store.", show_default=".keep/store.duckdb beside FILE"),
     ] = "",
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Connectors and settings.", show_default="keepkernel.toml")
+        Path | None,
+        typer.Option(metavar="FILE", help="Connectors and settings.", show_default="keepkernel.toml beside FILE"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
