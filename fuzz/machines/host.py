@@ -12,7 +12,7 @@ from ...adapters.host import Grain, Host, at_once
 from ...adapters.points import SimulatedCrash
 from ...kernel import commands as c
 from ...kernel.ports import LeaseLost, Store
-from ...kernel.respond import Answer, Failed
+from ...kernel.respond import Answer, Called, CalledNothing, Failed, Finished, Happened, Pinned
 from ...kernel.schedule import Idle, Wait
 from ...kernel.step import step
 from ...kernel.types import Accepted, CallHandler, Declaration, Event, Outcome, Reconcile, Rejected, Send, State
@@ -29,6 +29,11 @@ HOST_POINTS: Final = ("CallHandler", "Send", "Reconcile", "recover", "script", "
 
 Between its last look at the clock and the call nothing stalls: that limit of the promise is named by the law.
 """
+OF_HOSTS: Final = (
+    *(c.StartSession, c.CreateRun, c.CreateRetry, c.FinishSession, c.Begin, c.Mutating, c.Emitting, c.SendMutation),
+    *(c.FailMutation, c.LoseTrack, c.ReconcileRetry, c.Exhaust, c.EndRun),
+)
+"""What a host says by itself, or in words of its own."""
 LEASE_MS: Final = 200
 PAGE: Final = 1_000
 
@@ -54,6 +59,10 @@ class HostLife(KernelLife):
         self.may_call: set[str] = set()
         self.called: set[str] = set()
         self.trouble: Broken | None = None
+        self.asked: set[tuple[type, c.Command]] = set()
+        """What somebody outside has said to a host."""
+        self.answers: dict[tuple[str, str], list[Answer]] = {}
+        """Run and function, or the key of a call -> what scripts and the target have answered."""
 
     def start(self) -> None:
         self.place = self.places.enter_context(new_place(self.choices, self.url, FAST_STORES))
@@ -181,6 +190,7 @@ class HostLife(KernelLife):
     def submit(self, actor: str, text: str, command: c.Command) -> Outcome:
         """Somebody else than the host says something; what is accepted is durable from then on."""
         self.restless = True
+        self.asked.add((type(command), command._replace(now=0)))
         before = self.own.version
         outcome: Outcome
         try:
@@ -216,6 +226,7 @@ class HostLife(KernelLife):
         answer = self.script.answer(effect, row, run, sorted(pending, key=lambda event: event.seq), self.now)
         if self.in_sandbox:
             answer = self.sandboxed(state, effect, row, answer, pending)
+        self.answers.setdefault((effect.run, effect.function), []).append(answer)
         self.tell("script", f"{effect.function} of {effect.handler} for {effect.run}: {type(answer).__name__}")
         self.reach("script: ends")
         return answer
@@ -244,12 +255,14 @@ class HostLife(KernelLife):
         self.called.add(effect.key)
         inputs, deadline = self.sent.get(effect.key, ((), self.plan.policy.call_deadline_ms))
         answer = self.target.answer(self.world.send(effect.key, inputs, self.now, deadline))
+        self.answers.setdefault((effect.run, "call"), []).append(answer)
         self.reach("target: after the call")
         return answer
 
     def reconcile(self, effect: Reconcile) -> Answer:
         self.reach("target: when asked")
         answer = self.target.reconcile(effect)
+        self.answers.setdefault((effect.run, "call"), []).append(answer)
         self.tell("target", f"is asked about {effect.key}: {type(answer).__name__}")
         self.reach("target: after the question")
         return answer
@@ -273,6 +286,8 @@ class HostLife(KernelLife):
             assert isinstance(outcome, Accepted)
             if transition.rules != outcome.rules or transition.at != command.now:
                 raise Broken("HOST", f"the journal tells {shown(command)} otherwise than it was")
+            if not self.has_a_source(command):
+                raise Broken("HOST", f"the journal holds {shown(command)}, which nobody has said")
             self.coverage.saw(before, outcome)
             self.tell("journal", shown(command))
             self.heard(before, command)
@@ -287,6 +302,26 @@ class HostLife(KernelLife):
             raise Broken("HOST", "the store holds another state than its journal tells", tuple(rows))
         if self.trouble is not None:
             raise self.trouble
+
+    def has_a_source(self, command: c.Command) -> bool:
+        """Whether somebody outside said it, or it is what a host says: by itself, or after such an answer."""
+        if (type(command), command._replace(now=0)) in self.asked or isinstance(command, OF_HOSTS):
+            return True
+        match command:
+            case c.Prepared():
+                return Pinned(*command[2:]) in self.answers.get((command.run, "prepare"), [])
+            case c.RecordMutation():
+                return Called(*command[2:]) in self.answers.get((command.run, "mutate"), [])
+            case c.Mutated():
+                return CalledNothing() in self.answers.get((command.run, "mutate"), [])
+            case c.CommitConsumer():
+                said = self.answers.get((command.run, "next"), [])
+                return any(isinstance(a, Finished) and a[:2] == command[2:4] for a in said)
+            case c.CommitProducer():
+                return Finished(*command[2:]) in self.answers.get((command.run, "producer"), [])
+            case c.ApplyMutation():
+                return Happened(command.result) in self.answers.get((command.run, "call"), [])
+        return False
 
     def finish(self) -> None:
         """As ever, and in the end every input was handled once, and applied as often as is said."""
