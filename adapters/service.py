@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from ..kernel import gate
 from ..kernel.commands import BlockWorkflow, Command
 from ..kernel.policy import backoff_ms
-from ..kernel.ports import Change, DamagedStore, LeaseLost, NewerStore, NotAStore, ReadOnlyStore, Store
+from ..kernel.ports import Change, DamagedStore, LeaseLost, NewerStore, NotAStore, ReadOnlyStore, Store, StoreError
 from ..kernel.schedule import Idle, Wait
 from ..kernel.types import Rejected
 from .host import Host, Said, at_once
@@ -125,6 +125,7 @@ class Lane:
         self._told: Wait | None = None
         self._breaks: list[str] = []
         """What broke since the workflow came to rest last."""
+        self._outages = 0
         self.thread = threading.Thread(target=self._run, name=f"keepkernel {workflow}", daemon=True)
 
     # -- from other threads
@@ -156,16 +157,22 @@ class Lane:
             except HOPELESS as error:
                 self.hopeless = error
                 self._stand("trouble", str(error))
+            except StoreError as error:  # It may come back, however long that takes.
+                self._outages += 1
+                self._begin_again(self._outages, str(error))
             except Exception as error:  # As if the process had died here: what was in hand is left to the recovery.
                 self._breaks.append(f"{type(error).__name__}: {error}")
-                wait_ms = backoff_ms(len(self._breaks), *BEGIN_AGAIN_MS)
-                self._tell(self.workflow, f"broke off, and begins again in {wait_ms // 1000} s: {described(error)}")
-                self._stand("trouble", str(error))
-                self._woken.clear()
-                if not self._stopping:
-                    self._sleep(wait_ms / 1000)
+                self._begin_again(len(self._breaks), described(error))
         self.running = False
         self._changed()
+
+    def _begin_again(self, times: int, trouble: str) -> None:
+        wait_ms = backoff_ms(times, *BEGIN_AGAIN_MS)
+        self._tell(self.workflow, f"broke off, and begins again in {wait_ms // 1000} s: {trouble}")
+        self._stand("trouble", trouble)
+        self._woken.clear()
+        if not self._stopping:
+            self._sleep(wait_ms / 1000)
 
     def _drive(self) -> None:
         while not self._host.start(self.workflow):
@@ -186,6 +193,7 @@ class Lane:
             rest = self._host.turn(self.workflow)
             if rest is not None:
                 self._breaks.clear()
+                self._outages = 0
                 self._rest(rest)
 
     def _nothing_in_hand(self) -> bool:

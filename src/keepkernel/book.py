@@ -153,6 +153,8 @@ class Book:
             for key in keys_of(chapter.state, wanted)
             if (event := chapter.event(key))
         ]
+        if len(found) > 1:  # What came of an input often has its id; the input is meant, unless the topic is named.
+            found = [one for one in found if not one[1].causes] or found
         return only(found, wanted, "an event", lambda one: f"{one[0].workflow}: {one[1].key.topic}/{one[1].key.id}")
 
     def find_run(self, wanted: str, workflow: str = "") -> tuple[Chapter, Run]:

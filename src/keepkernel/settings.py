@@ -135,11 +135,12 @@ def find_store(folder: Path) -> str:
         if found := store_in(here):
             return found
     children = sorted({child.resolve() for child in folder.iterdir() if child.is_dir() and os.access(child, os.X_OK)})
-    below = [found for child in children if (found := store_in(child))]
+    below = {child: found for child in children if (found := store_in(child))}
     if len(below) == 1:
-        return below[0]
+        return next(iter(below.values()))
     if below:
-        raise Unusable(f"say which store is meant, with --store: {', '.join(below[:5])}{', …' * (len(below) > 5)}")
+        names = [*(str(child) for child in below)][:5]
+        raise Unusable(f"several folders have a store: go into one, or use --store: {', '.join(names)}")
     raise Unusable(f"there is no store here; begin with keepkernel run FILE, or name one with --store or {VARIABLE}")
 
 

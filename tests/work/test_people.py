@@ -243,6 +243,28 @@ def test_an_uncertain_mutation_never_goes_to_repair(project: Project) -> None:
     assert not (project.folder / "repaired").exists()
 
 
+def test_secrets_are_nowhere(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "hunter2-and-more"
+    monkeypatch.setenv("DESK_KEY", secret)
+    connector = project.folder / "desk.py"
+    leaking = 'raise NotDone("network", f"nobody is at the desk of {self.key}")'
+    connector.write_text(
+        connector.read_text()
+        .replace("    folder: Annotated", "    key: str\n    folder: Annotated")
+        .replace('raise NotDone("network", "nobody is at the desk")', leaking)
+    )
+    project.config.write_text(project.config.read_text().replace("kind =", 'key = {env = "DESK_KEY"}\nkind ='))
+    project.publish("m1")
+    project.mode("late")
+    ended = project.run(1, "--repair", "true")
+    assert "nobody is at the desk of •••" in ended.stderr
+    shown = ended.stdout + ended.stderr + project.keep("runs").stdout + project.keep("explain", "m1").stdout
+    assert secret not in shown
+    kept = [path for path in project.folder.rglob("*") if path.is_file()]
+    assert project.folder / "work.db" in kept
+    assert [path for path in kept if secret.encode() in path.read_bytes()] == []
+
+
 def test_pause_resume_skip_run_now(project: Project) -> None:
     project.publish("m1")
     project.keep("pause")
@@ -313,4 +335,4 @@ def test_the_store_is_found_from_below_and_from_above(project: Project, monkeypa
     shutil.copytree(project.folder, second)
     told = project.keep("inputs", code=2).stderr
     shutil.rmtree(second)
-    assert "say which store is meant" in told
+    assert f"several folders have a store: go into one, or use --store: {second}, {project.folder}" in told

@@ -13,8 +13,9 @@ from keepkernel.adapters.memory import MemoryStore
 from keepkernel.adapters.service import Service, shared
 from keepkernel.kernel.commands import Deploy, Pause, Publish, Resume
 from keepkernel.kernel.policy import Policy
-from keepkernel.kernel.ports import DamagedStore, Store
+from keepkernel.kernel.ports import DamagedStore, Disconnected, Store
 from keepkernel.kernel.respond import Answer, Failed, Finished, Pinned
+from keepkernel.kernel.schedule import Idle, Wait
 from keepkernel.kernel.types import Accepted, CallHandler, Declaration, Key, Publication, Rejected, State
 
 LONG_S = 60.0
@@ -232,6 +233,26 @@ def test_a_bug_that_stays_stops_its_workflow(
     assert (error.kind, error.cause) == ("blocked", cause)
     assert [run.status for _, run in world.store.runs("w")] == ["crashed"] * crashes
     assert world.statuses("other") == ["consumed"]
+    assert world.service.stop(LONG_S)
+
+
+def test_a_store_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "BEGIN_AGAIN_MS", (1, 1))
+    world = World("w")
+    away = iter([Disconnected("the server is gone")] * 20)
+    turn = world.hosts["w"].turn
+
+    def trying(name: str) -> Wait | Idle | None:
+        if trouble := next(away, None):
+            raise trouble
+        return turn(name)
+
+    monkeypatch.setattr(world.hosts["w"], "turn", trying)
+    world.publish("w", "m1")
+    world.service.start()
+    world.service.wait(until_idle=True)
+    assert world.statuses("w") == ["consumed"]
+    assert [text for _, text in world.told] == ["broke off, and begins again in 0 s: the server is gone"] * 20
     assert world.service.stop(LONG_S)
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -92,7 +93,7 @@ def show_story(answer: Document) -> None:
         Text(plain(answer["title"]), "bold"), f"({answer['kind']} {plain(answer['name'])} of {answer['workflow']})"
     )
     for line in answer["story"]:
-        screen.print(f"  {plain(line)}")
+        screen.print(Padding(Text(plain(line)), (0, 0, 0, 2)))
     if answer["escalation"]:
         show_escalation(screen, answer["escalation"])
     for remedy in answer["remedies"]:
