@@ -23,15 +23,19 @@ export default Keep.workflow({
     pollMail: {
       schedule: { interval: "1m" },
       handler: async (ctx, state) => {
-        const { messages } = await ctx.inbox.list({ after: state?.last ?? "" });
-        for (const { id, from, subject, text } of messages) {
-          await ctx.publish("mail", {
-            messageId: id,
-            title: `Email from ${from}: ${subject}`,
-            payload: { from, subject, text },
-          });
+        let last = state?.last ?? "";
+        for (;;) {
+          const { messages } = await ctx.inbox.list({ after: last });
+          if (messages.length === 0) return { last };
+          for (const { id, from, subject, text } of messages) {
+            await ctx.publish("mail", {
+              messageId: id,
+              title: `Email from ${from}: ${subject}`,
+              payload: { from, subject, text },
+            });
+          }
+          last = messages.at(-1).id;
         }
-        return { last: messages.at(-1)?.id ?? state?.last ?? "" };
       },
     },
   },
