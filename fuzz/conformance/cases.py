@@ -1,6 +1,7 @@
 """Single-step cases: of all steps that were seen, the first one of each kind."""
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +21,7 @@ OUT: Final = Key("out", "o1")
 FILE: Final = Declaration("file", "consumer", ("mail",), has_mutate=True)
 NOTE: Final = Declaration("note", "consumer", ("out",))
 CRON: Final = Declaration("daily", "producer", cron="0 9 * * *")
+POLL: Final = Declaration("poll", "producer", interval_ms=60_000)
 ONCE: Final = Declaration("once", "producer")
 TOOL: Final = "sheets.append"
 
@@ -79,6 +81,11 @@ def scripts() -> Iterator[tuple[Policy, tuple[Command, ...]]]:
         deploy(0, ONCE, FILE), c.Resume(0), c.StartSession(1, "s1"), c.CreateRun(1, "p1", "s1", "once"),
         c.Begin(1, "p1"), c.CommitProducer(2, "p1", None, (), 5), c.CommitProducer(2, "p1"),
     )  # fmt: skip
+    yield law, (
+        deploy(0, POLL, FILE), c.Resume(0), c.StartSession(1, "s1"), c.CreateRun(1, "p1", "s1", "poll"),
+        c.Begin(2, "p1"), c.CommitProducer(900, "p1"), c.RunNow(901, "poll"), deploy(902, POLL, FILE, version="v2"),
+        deploy(903, POLL._replace(interval_ms=7), FILE, version="v3"),
+    )  # fmt: skip
     yield law._replace(json_max_chars=5), (*begin, *first, c.Prepared(2, "r1", (MAIL,), '"large"'))
     yield law._replace(session_runs=1), (
         *begin, *first, c.Prepared(2, "r1", ()), c.Emitting(2, "r1"), c.CommitConsumer(2, "r1"),
@@ -131,6 +138,7 @@ def scripted() -> Iterator[Case]:
             state = outcome.state if isinstance(outcome, Accepted) else state
 
 
+@cache
 def cases() -> list[Case]:
     """The first step of each kind: by its reason, or by the edges it takes, the rules and the fields it changes."""
     chosen: dict[object, Case] = {}
@@ -143,9 +151,35 @@ def cases() -> list[Case]:
 def kind(case: Case) -> object:
     outcome, name = case.outcome, command_name(case.command)
     if not isinstance(outcome, Accepted):
-        return name, outcome.reason, outcome.detail if outcome.reason == "bad_declaration" else ""
+        detail = outcome.detail if outcome.reason == "bad_declaration" else ""
+        return name, outcome.reason, detail, *circumstances(case.before, case.command)
     taken = frozenset(moves.moves(case.before, outcome))
-    return name, taken, frozenset(shown(*case[:3])), changed(case.before, outcome.state), len(outcome.effects)
+    seen = frozenset(shown(*case[:3]))
+    came = changed(case.before, outcome.state)
+    return name, taken, seen, came, len(outcome.effects), words(case.command), history(case.before, case.command)
+
+
+def history(state: State, command: Command) -> tuple[object, ...]:
+    """What an accepted command may wrongly change, or count from."""
+    counts = (any(h.transient_failures for h in state.handlers), any(h.logic_failures for h in state.handlers))
+    return (*counts, state.run is not None and command.now > state.run.created_at, state.backoff_until > command.now)
+
+
+def circumstances(state: State, command: Command) -> tuple[object, ...]:
+    """What may tell one refusal from another: who is spoken of, who speaks, and when."""
+    run, record = state.run, state.mutation
+    return (
+        run and (run.status == "active", run.phase),
+        record and (record.status, command.now >= record.may_land_until, command.now > record.send_by),
+        state.error and state.error.kind,
+        words(command),
+    )
+
+
+def words(command: Command) -> tuple[object, ...]:
+    asked_at: int | None = getattr(command, "asked_at", None)
+    said = [getattr(command, field, None) for field in ("by", "voided", "early", "no_method", "mode")]
+    return (*said, asked_at is not None and asked_at < command.now)
 
 
 def changed(before: State, after: State) -> tuple[str, ...]:

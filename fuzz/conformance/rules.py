@@ -89,7 +89,7 @@ FIELD_RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"backoff_until", ("FAIL-003", "POLICY-002", "USER-004")),
     (r"handlers\.transient_failures", ("FAIL-006", "FAIL-003", "FAIL-005", "USER-004")),
     (r"handlers\.logic_failures", ("FAIL-004", "FAIL-005", "USER-004")),
-    (r"handlers\.dirty", ("SCHED-005", "SCHED-006", "USER-003")),
+    (r"handlers\.dirty", ("SCHED-005", "SCHED-006", "USER-003", "EVENT-010")),
     (r"handlers\.wake_at", ("SCHED-007", "POLICY-003")),
     (r"handlers\.due_at", ("PROD-003", "PROD-002", "USER-003", "WORK-007")),
     (r"handlers\.state", ("COMMIT-004", "COMMIT-002")),

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from ...kernel import commands as c
+from ...kernel.codec import encode
 from ...kernel.commands import Command
 from ...kernel.policy import Policy
 from ...kernel.step import step
@@ -85,7 +86,8 @@ class Space:
             over = abstract.landing_over(state)
             later += [over] if over is not None else []
             ways += [Way(None, self.numbers[after]) for after in later if after in self.numbers]
-            found.append(ways)
+            # In an order of their own, so that the tour does not depend on the order of the search.
+            found.append(sorted(ways, key=lambda way: (name(way), repr(self.model.states[way.target]))))
         return found
 
     @cached_property
@@ -175,6 +177,10 @@ class Space:
                     known[way.target] = onward, path if command is None else (*path, command)
                     (queue.appendleft if command is None else queue.append)(way.target)
         return known
+
+
+def name(way: Way) -> str:
+    return "" if way.command is None else encode(way.command)
 
 
 def one_event(events: int = 1) -> Space:

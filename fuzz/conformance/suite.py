@@ -27,6 +27,8 @@ from .play import Do, Found, Kill, KillDuring, Move, Player, Recover, Script
 from .space import Place, Space, deadlines, refused
 from .verdict import Divergence
 
+QUICK: Final = "single steps"
+"""The part that is played to its end in any case, so that a cause is told by its best example."""
 ENOUGH: Final = 40
 """Divergences of one cause after which the kit looks no further for it."""
 SHRINK_S: Final = 20.0
@@ -71,9 +73,7 @@ class Suite:
         self.until = until
         hello = self.player.up()
         if "load" in hello.supports:
-            self.part(
-                "single steps", (Script(one.before.policy, (Do(one.command),), one.before) for one in cases.cases())
-            )
+            self.part(QUICK, (Script(one.before.policy, (Do(one.command),), one.before) for one in cases.cases()))
         space, walks, _ = tours.walks()
         probed: set[object] = set()
         tour = (with_refusals(space, walk.policy, walk.commands, probed) for walk in walks)
@@ -85,7 +85,7 @@ class Suite:
     def part(self, what: str, scripts: Iterable[Script], of: int = 0) -> None:
         self.parts[what] = 0
         for script in scripts:
-            if self.found and time.monotonic() > self.until:
+            if self.found and time.monotonic() > self.until and what != QUICK:
                 return
             self.report(Progress(what, self.parts[what], of))
             self.play(script)
@@ -192,7 +192,7 @@ def with_refusals(space: Space, policy: Policy, commands: tuple[Command, ...], p
     state = new_workflow("w", policy)
     made: list[Move] = []
     for n, command in enumerate(commands):
-        like = moves.likeness(state)
+        like = moves.likeness(state), passed(state, command.now)
         if n >= len(space.preamble()) and like not in probed:
             probed.add(like)
             made += [Do(one) for one in refused(space, Place(state, command.now, 900_000))]
@@ -200,6 +200,12 @@ def with_refusals(space: Space, policy: Policy, commands: tuple[Command, ...], p
         outcome = step(state, command)
         state = outcome.state if isinstance(outcome, Accepted) else state
     return Script(policy, tuple(made))
+
+
+def passed(state: State, now: int) -> tuple[bool, ...]:
+    """Which deadlines are over; a refusal may depend on them."""
+    record = state.mutation
+    return (now < state.backoff_until, *((now > record.send_by, now >= record.may_land_until) if record else ()))
 
 
 def crash_scripts(space: Space) -> Iterator[Script]:

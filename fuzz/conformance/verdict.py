@@ -211,7 +211,10 @@ class Judge:
             )
         if kind == "rejected":
             text = f"{name} was rejected ({brief(told.get('reason'))}); the law accepts it"
-            return Divergence("rejected, and the law accepts", specific(fired), name, text)
+            # The guard that it names is the one that it has wrong.
+            guard = REASONS[told["reason"]].rule if told.get("reason") in REASONS else ""
+            rules = tuple(dict.fromkeys(rule for rule in (guard, *specific(fired)) if rule))
+            return Divergence("rejected, and the law accepts", rules, name, text)
         return self.accepted(before, command, law, told, fired, whole)
 
     def reason(self, law: Rejected, told: Any, name: str) -> Divergence | None:

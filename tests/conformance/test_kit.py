@@ -1,0 +1,394 @@
+"""The kit finds what is wrong with a runtime, says which rule it breaks, and outlives its bad manners."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from keepkernel.cli import app
+from keepkernel.fuzz.commands import WrongUsage
+from keepkernel.fuzz.conformance import cases, profile, result, run, tours
+from keepkernel.fuzz.conformance.behaviour import Worldly
+from keepkernel.fuzz.conformance.play import Do, Found, Kill, Meet, Player, Recover, Script
+from keepkernel.fuzz.conformance.profile import PLAIN, Profile
+from keepkernel.fuzz.conformance.suite import Progress, Suite
+from keepkernel.kernel import commands as c
+from keepkernel.kernel.policy import Policy
+from keepkernel.kernel.types import Declaration, Key, Publication
+
+DRIVER = [sys.executable, str(Path(__file__).parent / "drivers" / "wrapped.py")]
+FILE = Declaration("file", "consumer", ("mail",), has_mutate=True)
+MAIL = Key("mail", "m1")
+DEPLOYED = (c.Deploy(1, "v1", ("mail",), (FILE,)), c.Grant(1, "sheets.append"), c.Resume(1))
+BEGUN = (
+    *DEPLOYED,
+    c.Publish(2, Publication(MAIL, "Mail", "{}")),
+    c.StartSession(3, "s1"),
+    c.CreateRun(3, "r1", "s1", "file"),
+    c.Begin(3, "r1"),
+    c.Prepared(4, "r1", (MAIL,)),
+    c.Mutating(5, "r1"),
+)
+SENT = (*BEGUN, c.RecordMutation(6, "r1", "sheets.append", "{}", True), c.SendMutation(7, "r1"))
+
+
+def script(*commands: c.Command) -> Script:
+    return Script(Policy(), tuple(Do(command) for command in commands))
+
+
+def quiet(_: Progress) -> None:
+    """Nobody looks."""
+
+
+class Runs:
+    """Drivers that tests of one module share, one for each way to start it."""
+
+    def __init__(self) -> None:
+        self.known: dict[object, Player] = {}
+
+    def __call__(self, *options: str, profile: Profile = PLAIN, patience_s: float = 30) -> Player:
+        key = (options, profile.joined, profile.readings, profile.commands, profile.rules)
+        if key not in self.known:
+            kind = Worldly if "behaviour" in options else Player
+            argv = [*DRIVER, *(one for one in options if one != "behaviour")]
+            self.known[key] = kind(argv, profile, patience_s, "behaviour" if kind is Worldly else "transitions")
+        return self.known[key]
+
+
+@pytest.fixture(scope="module")
+def runs() -> Any:
+    made = Runs()
+    yield made
+    for player in made.known.values():
+        player.close()
+
+
+def shortest(player: Player, found: Found | None) -> Found:
+    assert found is not None
+    suite = Suite(player, quiet)
+    suite.found[found.divergence.cause] = [found]
+    suite.counts[found.divergence.cause] = 1
+    [cause] = suite.causes()
+    assert cause.shrunk
+    return Found(cause.divergence, cause.script, cause.before)
+
+
+# --- a runtime that conforms -------------------------------------------------------------------------
+
+
+def test_the_reference_conforms_to_itself(runs: Runs) -> None:
+    player = runs()
+    chosen = cases.cases()[::15]
+    for case in chosen:
+        assert player.play(Script(case.before.policy, (Do(case.command),), case.before)) is None
+    for walk in tours.walks()[1][::100]:
+        assert player.play(Script(walk.policy, tuple(Do(command) for command in walk.commands))) is None
+    assert player.commands > 200
+    assert len(player.rules) > 60
+    assert player.judge.excused == {}
+
+
+def test_what_was_answered_survives_a_kill_and_is_recovered(runs: Runs) -> None:
+    player = runs()
+    ends = (Kill(), Recover(8), Kill(), Recover(8))
+    assert player.play(script(*SENT)._replace(moves=(*script(*SENT).moves, *ends))) is None
+    assert player.rules["REC-001"] >= 1
+
+
+@pytest.mark.parametrize("point", [0, 1, 2])
+def test_a_step_that_is_cut_is_done_or_not(runs: Runs, point: int) -> None:
+    moves = (*script(*BEGUN).moves, Do(c.RecordMutation(6, "r1", "sheets.append", "{}", True), point), Recover(8))
+    assert runs().play(Script(Policy(), moves)) is None
+
+
+# --- faults ------------------------------------------------------------------------------------------
+
+FAULTS = {
+    "no-dirty": ("SCHED-005", script(*BEGUN, c.EndRun(6, "r1", "crashed"))),
+    "backoff-twice": ("MUT-011", script(*SENT, c.LoseTrack(8, "r1"), c.ReconcileRetry(9, "r1", "inline"))),
+    "no-call": ("PHASE-006", script(*SENT, c.ApplyMutation(8, "r1", "call"), c.Emitting(9, "r1"))),
+    "pauses-twice": ("WORK-001", script(*BEGUN, c.Pause(6), c.Pause(7))),
+    "keeps-session": ("SESS-004", script(*DEPLOYED, c.StartSession(3, "s1"), c.FinishSession(4, "s1"))),
+    "wrong-reason": ("STEP-002", script(*BEGUN, c.Begin(6, "r1"))),
+    "rejection-writes": ("STEP-002", script(*BEGUN, c.Begin(6, "r1"))),
+    "phase-before-ledger": ("BOUND-006", script(*SENT, c.EndRun(8, "r1", "crashed"))),
+    "reconnect-clears-all": ("WORK-004", script(*SENT, c.EndRun(8, "r1", "crashed"), c.Reconnect(9))),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found_named_and_shortened(runs: Runs, fault: str) -> None:
+    rule, story = FAULTS[fault]
+    longer = story._replace(
+        moves=(*story.moves[:3], Do(c.BlockWorkflow(1, "x")), Do(c.ClearError(1)), *story.moves[3:])
+    )
+    player = runs("--fault", fault)
+    found = shortest(player, player.play(longer))
+    assert rule in found.divergence.rules[:3], found.divergence
+    assert len(found.script.moves) <= len(story.moves)
+
+
+def test_a_duplicate_is_worse_than_the_letter(runs: Runs) -> None:
+    player = runs("--fault", "phase-before-ledger")
+    found = player.play(FAULTS["phase-before-ledger"][1])
+    assert found is not None
+    assert any(text.startswith("INV-010") for text in found.divergence.invariants)
+    letter = runs("--fault", "wrong-reason").play(FAULTS["wrong-reason"][1])
+    assert letter is not None
+    assert letter.divergence.invariants == ()
+    assert found.divergence.severity < letter.divergence.severity
+
+
+def test_what_is_forgotten_is_found(runs: Runs) -> None:
+    found = runs("--fault", "forgets-last").play(Script(Policy(), (*script(*BEGUN).moves, Kill())))
+    assert found is not None
+    assert (found.divergence.kind, found.divergence.rule) == ("it lost what it had answered", "HOST-001")
+
+
+def test_a_recovery_that_does_nothing_is_found(runs: Runs) -> None:
+    found = runs("--fault", "no-recovery").play(Script(Policy(), (*script(*SENT).moves, Kill(), Recover(9))))
+    assert found is not None
+    assert found.divergence.kind == "another recovery"
+    assert {"REC-001", "BOUND-006"} <= {*found.divergence.rules}
+
+
+# --- manners -----------------------------------------------------------------------------------------
+
+MANNERS = {
+    "hang": ("hang", c.Reconnect(2)),
+    "die": ("died", c.ClearError(2)),
+    "garble": ("garbled", c.Pause(2)),
+    "disorder": ("out of order", c.Grant(2, "x")),
+    "flood": ("flood", c.Abandon(2, "r1")),
+    "unsupported": ("unsupported", c.Reconnect(2)),
+    "error": ("driver error", c.Approve(2, "d")),
+}
+
+
+@pytest.mark.parametrize("manners", MANNERS)
+def test_bad_manners_are_told_as_such_and_the_run_goes_on(runs: Runs, manners: str) -> None:
+    kind, command = MANNERS[manners]
+    player = runs("--manners", manners, patience_s=1.5 if manners == "hang" else 30)
+    found = player.play(
+        script(*DEPLOYED, *[c.BlockWorkflow(1, "x"), c.ClearError(1)] * 10 * (manners == "disorder"), command)
+    )
+    assert found is not None
+    assert found.divergence.kind == kind
+    assert player.play(script(*BEGUN)) is None
+
+
+def test_what_is_unsupported_is_told_once_and_counted_then(runs: Runs) -> None:
+    player = Player([*DRIVER, "--manners", "unsupported"], PLAIN, 30)
+    try:
+        first, second = (player.play(script(*DEPLOYED, c.Reconnect(2), c.Pause(3))) for _ in range(2))
+    finally:
+        player.close()
+    assert first is not None
+    assert second is None
+    assert player.judge.excused == {"after it was found unsupported: reconnect": 1}
+
+
+def test_a_driver_that_can_not_be_started_decides_nothing(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["conform", "--", str(tmp_path / "nothing")])
+    assert done.exit_code == 3
+    assert "not decided" in done.stdout
+    assert "No such file" in done.stdout
+
+
+# --- behaviour ---------------------------------------------------------------------------------------
+
+LIVES = {
+    "sends-again": ("HOST-006", "ok", "ok", "applied"),
+    "sends-first": ("HOST-001", "ok", "ok", "killed late"),
+    "forgets-result": ("SCRIPT-007", "ok", "ok", "ok", "network"),
+    "phase-before-ledger": ("REC-001", "ok", "ok", "killed late"),
+}
+
+
+@pytest.mark.rule("HOST-001")
+@pytest.mark.rule("HOST-006")
+@pytest.mark.rule("SCRIPT-007")
+@pytest.mark.parametrize("fault", LIVES)
+def test_a_host_that_errs_is_found(runs: Runs, fault: str) -> None:
+    rule, *fates = LIVES[fault]
+    life = Script(Policy(), tuple(Meet(fate) for fate in fates))
+    assert runs("behaviour").play(life) is None
+    found = runs("behaviour", "--fault", fault).play(life)
+    assert found is not None
+    assert rule in found.divergence.rules[:2], found.divergence
+
+
+# --- profile -----------------------------------------------------------------------------------------
+
+
+def test_names_values_and_none_are_read_and_written() -> None:
+    known = profile.read(
+        {
+            "names": {"reserved_by_run_id": "owner", "startRun": "create_run"},
+            "values": {"status": {"done": "consumed"}},
+            "none": {"owner": "null"},
+        }
+    )
+    translator = profile.Translator(known)
+    theirs = {"type": "startRun", "events": [{"reserved_by_run_id": None, "status": "done"}]}
+    ours = {"type": "create_run", "events": [{"owner": "", "status": "consumed"}]}
+    assert translator.ours(theirs) == ours
+    assert translator.theirs(ours) == theirs
+    assert {*translator.used} == {"names.reserved_by_run_id", "values.status", "none.owner"}
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"scoop": {}}, "scoop"),
+        ({"scope": {"rules": ["XXX-001"]}}, "XXX-001"),
+        ({"scope": {"commands": ["jump"]}}, "jump"),
+        ({"state": {"ignore": ["run.colour"]}}, "run.colour"),
+        ({"latitude": {"readings": ["upside-down"]}}, "upside-down"),
+        ({"latitude": {"reasons": "any"}}, "latitude.reasons"),
+        ({"names": {"a": "b"}}, "names.a"),
+        ({"joined": [{"steps": ["begin"]}]}, "joined"),
+    ],
+)
+def test_a_profile_that_means_nothing_is_wrong_usage(table: dict[str, Any], words: str) -> None:
+    with pytest.raises(WrongUsage, match=words):
+        profile.read(table)
+
+
+def test_a_reading_that_the_profile_allows_is_excused_and_counted(runs: Runs) -> None:
+    story = script(*BEGUN, c.Mutated(6, "r1"), c.Emitting(7, "r1"), c.EndRun(8, "r1", "paused:transient"))
+    assert runs("--fault", "empty-outcome-retried").play(story) is not None
+    player = runs("--fault", "empty-outcome-retried", profile=Profile(readings=("empty-outcome-retried",)))
+    assert player.play(story) is None
+    assert player.judge.excused == {"latitude.readings empty-outcome-retried": 1}
+
+
+def test_rules_and_commands_out_of_scope_are_counted(runs: Runs) -> None:
+    story = FAULTS["no-dirty"][1]
+    scoped = Profile(rules=frozenset({"SCHED-005", "INV-014"}))
+    player = runs("--fault", "no-dirty", profile=scoped)
+    assert player.play(story) is None
+    assert player.judge.excused == {"scope.rules SCHED-005": 1}
+    without = runs(profile=Profile(commands=frozenset({"pause"})))
+    assert without.play(script(*DEPLOYED, c.Pause(2), c.Resume(3))) is None
+    assert without.judge.excused == {"scope.commands pause": 1}
+
+
+def test_joined_steps_are_one_request(runs: Runs) -> None:
+    player = runs(profile=Profile(joined=(("record_mutation", "send_mutation"),)))
+    assert player.play(script(*SENT, c.ApplyMutation(8, "r1", "call"))) is None
+    part = script(*SENT[:-1], c.EndRun(8, "r1", "crashed"))
+    assert player.play(part) is None
+    assert {*player.judge.excused} == {
+        "joined record_mutation + send_mutation",
+        "joined record_mutation + send_mutation: the rest of a trace that takes only a part",
+    }
+
+
+# --- reports, reproductions, logs --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def diverging(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    """One run of the whole command against a driver with a fault."""
+    folder = tmp_path_factory.mktemp("reports")
+    options = ["--seconds", "0", "--json", "--junit", str(folder / "a.xml"), "--html", str(folder / "a.html")]
+    command = ["conform", *options, "--repro-folder", str(folder), "--", *DRIVER, "--fault", "pauses-twice"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 1, done.output
+    return json.loads(done.stdout), folder
+
+
+def test_the_report_names_the_rule_in_words_and_counts(diverging: tuple[dict[str, Any], Path]) -> None:
+    report, _ = diverging
+    [one] = report["divergences"]
+    assert one["rule"] == "WORK-001"
+    assert one["in_words"].startswith("WORK-001 ")
+    assert one["shortest"]
+    assert report["verdict"] == "diverges"
+    assert report["rules"]["broken"] == ["WORK-001"]
+    assert "WORK-001" not in report["rules"]["held"]
+    assert report["badge"].startswith("diverges from keepkernel spec 1.0, level transitions, ")
+
+
+def test_build_servers_and_browsers_can_read_it(diverging: tuple[dict[str, Any], Path]) -> None:
+    _, folder = diverging
+    suite = ElementTree.fromstring((folder / "a.xml").read_text())
+    assert [case.get("name") for case in suite if case.find("failure") is not None] == ["WORK-001"]
+    assert suite.get("failures") == "1"
+    page = (folder / "a.html").read_text()
+    assert "<svg" in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+
+def test_a_reproduction_shows_it_again_and_a_mended_driver_passes(diverging: tuple[dict[str, Any], Path]) -> None:
+    _, folder = diverging
+    again = ["conform", "--repro", str(folder / "conform-1.json"), "--", *DRIVER]
+    broken = CliRunner().invoke(app, [*again, "--fault", "pauses-twice"])
+    assert broken.exit_code == 1
+    assert "WORK-001" in broken.stdout
+    mended = CliRunner().invoke(app, again)
+    assert mended.exit_code == 0, mended.output
+
+
+def test_every_move_is_read_as_it_was_written(tmp_path: Path) -> None:
+    moves = (Do(c.Pause(1), 2), Kill(), Recover(3), Meet("applied"), *script(*SENT).moves)
+    file = tmp_path / "script.json"
+    file.write_text(json.dumps(result.script_document(Script(Policy(), moves))))
+    assert run.read_script(file) == Script(Policy(), moves)
+
+
+def log_of(*commands: c.Command) -> list[dict[str, Any]]:
+    from keepkernel.kernel.codec import to_plain
+    from keepkernel.kernel.step import step
+    from keepkernel.kernel.types import Accepted, new_workflow
+
+    state = new_workflow("w")
+    made: list[dict[str, Any]] = [{"op": "reset", "workflow": "w", "policy": to_plain(Policy())}]
+    for command in commands:
+        outcome = step(state, command)
+        state = outcome.state if isinstance(outcome, Accepted) else state
+        made.append({"op": "do", "command": to_plain(command), "outcome": to_plain(outcome)})
+    return made
+
+
+def test_a_log_conforms_or_its_first_wrong_line_is_named(tmp_path: Path) -> None:
+    entries = log_of(*SENT, c.Begin(8, "r1"), c.EndRun(9, "r1", "crashed"))
+    file = tmp_path / "log.ndjson"
+    file.write_text("".join(json.dumps(one) + "\n" for one in entries))
+    assert CliRunner().invoke(app, ["conform", "--log", str(file)]).exit_code == 0
+    entries[-1]["outcome"]["state"]["events"][0]["status"] = "pending"
+    file.write_text("".join(json.dumps(one) + "\n" for one in entries))
+    done = CliRunner().invoke(app, ["conform", "--log", str(file), "--json"])
+    assert done.exit_code == 1
+    report = json.loads(done.stdout)
+    assert report["line"] == len(entries)
+    assert report["rule"] == "BOUND-006"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["conform"], "how to start the driver"),
+        (["conform", "--profile", "nowhere.toml", "--", "true"], "nowhere.toml"),
+        (["conform", "--log", "nowhere.ndjson"], "nowhere.ndjson"),
+        (["conform", "--repro", "nowhere.json", "--", "true"], "nowhere.json"),
+        (["vectors", "--events", "2"], "--out"),
+    ],
+)
+def test_wrong_usage_ends_with_2(options: list[str], words: str) -> None:
+    done = CliRunner().invoke(app, options)
+    assert done.exit_code == 2
+    assert words in done.stderr
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("level", ["transitions", "behaviour"])
+def test_the_whole_suite_of_the_reference(level: str) -> None:
+    done = CliRunner().invoke(app, ["conform", "--level", level, "--seconds", "60", "--json", "--", *DRIVER])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["rules"]["broken"] == []
