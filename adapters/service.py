@@ -113,7 +113,7 @@ class Lane:
     def __init__(self, workflow: str, host: Host, tell: Tell, changed: Callable[[], None], look_every_s: float) -> None:
         self.workflow = workflow
         self.standing = Standing("work")
-        self.running = True
+        self.running = False
         self.hopeless: Exception | None = None
         self._host = host
         self._tell = tell
@@ -126,9 +126,12 @@ class Lane:
         self._breaks: list[str] = []
         """What broke since the workflow came to rest last."""
         self._outages = 0
-        self.thread = threading.Thread(target=self._run, name=f"keepkernel {workflow}", daemon=True)
 
     # -- from other threads
+
+    def start(self) -> None:
+        self.running = True
+        threading.Thread(target=self._run, name=f"keepkernel {self.workflow}", daemon=True).start()
 
     def wake(self) -> None:
         self._woken.set()
@@ -249,7 +252,7 @@ class Service:
 
     def start(self) -> None:
         for lane in self.lanes.values():
-            lane.thread.start()
+            lane.start()
 
     def wake(self, workflow: str) -> None:
         """Something was committed to this workflow."""

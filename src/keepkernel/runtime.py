@@ -229,10 +229,15 @@ class Runtime:
         self.connections = connections_of(wanted.config, self.tell_tool)
         self.tools = ToolsOf(self.connections)
         self.workers = [Workers()]
-        self.given = read_files(wanted.files, self.tools.catalogue(), self.workers[0])
-        self._require_tools(wanted.config)
+        self.control: Control | None = None
         self._raw: Store | None = None
-        self.control = Control(place.socket) if place.socket else None
+        try:
+            self.given = read_files(wanted.files, self.tools.catalogue(), self.workers[0])
+            self._require_tools(wanted.config)
+            self.control = Control(place.socket) if place.socket else None
+        except BaseException:
+            self.close()
+            raise
 
     def _require_tools(self, config: Path) -> None:
         tools = self.connections.catalogue()
@@ -246,7 +251,7 @@ class Runtime:
             raise Unusable(*problems)
 
     def open(self) -> None:
-        """Open the store, deploy what is new, and let every workflow run."""
+        """Open the store, and deploy what is new."""
         self._raw = opened(self.place, OPEN_S)
         self.store = shared(self._raw, self._watch)
         self.people = host_for_people(self.store)
@@ -257,9 +262,12 @@ class Runtime:
         self.service = Service(self.hosts, self.people, self.tell)
         for name, one in files.items():
             self._prepare(name, one, self.hosts[name])
+
+    def start(self) -> None:
+        """Let every workflow run, and listen to people."""
         self.service.start()
         if self.control is not None:
-            office = Office(self.store, self._submit, self._deploy, {"pid": os.getpid(), "workflows": list(files)})
+            office = Office(self.store, self._submit, self._deploy, {"pid": os.getpid(), "workflows": list(self.hosts)})
             self.control.listen(office.answer)
 
     def _host(self, one: Given, workers: Workers) -> Host:
@@ -275,6 +283,10 @@ class Runtime:
             self.tell(name, "another host drives it; this one waits")
             return
         told = self.archive.deploy(self._at_once, one.script, str(one.path), self.settings.policy(name))
+        if not told["accepted"]:
+            raise Unusable(
+                f"{one.path}: it can not be deployed: {told['refused']['why']} ({told['refused']['detail']})"
+            )
         for warning in told["warnings"]:
             self.tell(name, f"{one.path}: {warning}")
         state = self.store.load(name).state

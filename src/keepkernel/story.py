@@ -16,7 +16,7 @@ from .kernel import gate
 from .kernel.boundary import side, unresolved
 from .kernel.ports import Change, Transition
 from .kernel.reasons import REASONS
-from .kernel.schedule import Idle, schedule
+from .kernel.schedule import Idle, Wait, schedule
 from .kernel.step import step
 from .kernel.types import Accepted, Event, Key, Mutation, Rejected, Run, State
 
@@ -162,7 +162,7 @@ def standing(chapter: Chapter, now: int) -> tuple[str, list[str]]:
     if run is not None:
         return f"{run.handler} goes on with what follows its mutation", []
     due = [max(row.wake_at, row.due_at) for row in state.handlers if max(row.wake_at, row.due_at) > now]
-    ready = not isinstance(plan, Idle) and "until" not in plan._fields
+    ready = not isinstance(plan, Idle | Wait)
     return ("has work to do" if ready else f"idle until {when(min(due))}" if due else "idle"), []
 
 

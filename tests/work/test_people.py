@@ -131,6 +131,7 @@ def test_what_nobody_knows_is_told_and_asked_again(project: Project) -> None:
         assert words in story
     assert "--as didnt-happen: not now: the call may still land (MUT-009)" in story
     assert project.ask("explain", "m1")["escalation"]["mutation"] == mutation
+    assert project.ask("explain", f"desk-work/{mutation}")["escalation"]["key"] == f"desk-work/{mutation}"
     project.mode("")
     project.keep("resolve", mutation, "--as", "try-again")
     project.run()
@@ -316,7 +317,9 @@ def test_several_workflows_in_one_host(project: Project) -> None:
     for name in ("desk-work", "desk-more"):
         project.keep("publish", "mail", name, "--title", name, "--workflow", name)
     told = project.keep("run", str(project.file), str(second), "--until-idle", "--json").stdout
-    done = [line for line in map(json.loads, told.splitlines()) if line["kind"] == "done"]
+    lines = [json.loads(line) for line in told.splitlines()]
+    assert [line["needs_person"] for line in lines if line["kind"] == "end"] == [False, False]
+    done = [line for line in lines if line["kind"] == "done"]
     assert sorted(line["workflow"] for line in done) == ["desk-more", "desk-work"]
     assert sorted(project.lines()) == ["desk-more", "desk-work"]
     assert "say which workflow is meant" in project.keep("pause", code=2).stderr

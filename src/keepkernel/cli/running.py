@@ -10,12 +10,11 @@ from types import FrameType
 from typing import Any, Final
 
 from ..adapters.control import Busy, ControlError
-from ..adapters.service import Standing
 from ..book import Chapter
 from ..kernel.ports import StoreError
 from ..runtime import GRACE_S, Runtime, Wanted
 from ..settings import CONFIG, Unusable, place_of, read_settings, store_beside
-from ..story import standing
+from ..story import needs_person, standing
 from .work import DONE, NOT_FINISHED, REFUSED, WRONG_USAGE
 
 Document = dict[str, Any]
@@ -60,6 +59,16 @@ class Screen:
             self._clear()
             print(f"keepkernel: {text}", file=sys.stderr, flush=True)
 
+    def end(self, workflow: str, words: str, remedies: list[str], *, needs: bool) -> None:
+        """How a workflow stands when the host ends."""
+        if self._as_json:
+            end = {"workflow": workflow, "kind": "end", "text": words, "needs_person": needs, "remedies": remedies}
+            self._print(json.dumps(end))
+        elif needs:
+            self.say(f"{workflow}: {words}")
+            for remedy in remedies:
+                self.say(f"  you can: {remedy}")
+
     def clear(self) -> None:
         with self._lock:
             self._clear()
@@ -97,7 +106,7 @@ def run_files(
         return work(runtime, screen, until_idle)
     except Stop:  # Nothing has begun yet.
         return NOT_FINISHED
-    except StoreError as error:
+    except (Unusable, StoreError) as error:
         screen.say(str(error))
         return WRONG_USAGE
     finally:
@@ -109,6 +118,7 @@ def run_files(
 def work(runtime: Runtime, screen: Screen, until_idle: bool) -> int:
     code = DONE
     try:
+        runtime.start()
         runtime.service.wait(until_idle=until_idle)
     except Stop:
         code = NOT_FINISHED if until_idle else DONE
@@ -128,7 +138,7 @@ def work(runtime: Runtime, screen: Screen, until_idle: bool) -> int:
 
 
 def told(runtime: Runtime, screen: Screen) -> int:
-    """What is left to say at the end, and the exit code."""
+    """How every workflow stands at the end, and the exit code."""
     code = DONE
     now = runtime.store.now()
     for name, lane in runtime.service.lanes.items():
@@ -137,15 +147,9 @@ def told(runtime: Runtime, screen: Screen) -> int:
             return REFUSED
         chapter = Chapter(runtime.store, name)
         words, remedies = standing(chapter, now)
-        if needs(lane.standing, chapter):
-            code = REFUSED
-            screen.say(f"{name}: {words}")
-            for remedy in remedies:
-                screen.say(f"  you can: {remedy}")
+        if lane.standing.at == "elsewhere":
+            words, remedies = lane.standing.reason, []
+        needs = lane.standing.at == "elsewhere" or needs_person(chapter.state)
+        screen.end(name, words, remedies, needs=needs)
+        code = REFUSED if needs else code
     return code
-
-
-def needs(at: Standing, chapter: Chapter) -> bool:
-    from ..story import needs_person
-
-    return at.at == "elsewhere" or needs_person(chapter.state)
