@@ -134,7 +134,8 @@ def point(state: State) -> str:
     words += [f"outcome {run.outcome}"] if run.outcome else []
     words += [f"record {record.status}"] if record is not None else []
     words += ["a retry"] if run.retry_of else []
-    words += ["nothing reserved"] if run.phase not in ("pending", "preparing") and not run.reserved else []
+    pinned = run.kind == "consumer" and run.phase not in ("pending", "preparing")
+    words += ["nothing reserved"] if pinned and not run.reserved else []
     return ", ".join(words)
 
 
