@@ -35,6 +35,7 @@ from .machines.levels import LEVELS, Level, Trace
 from .machines.life import Coverage
 from .machines.machine import Failure, Watcher, run, scout
 from .machines.places import ALL
+from .machines.values import COURSE
 from .report import plural, step_in_words, story
 from .setups import SETUPS
 from .system import Caller
@@ -60,7 +61,7 @@ PROFILES: Final[dict[str, Profile]] = {
     "ci": Profile(60, 60, 15),
     "dev": Profile(300, 100, 60),
     "campaign": Profile(3_600, 200, 300),
-    "crosshair": Profile(60, 8, 30, "crosshair"),
+    "crosshair": Profile(60, len(COURSE), 30, "crosshair"),
 }
 
 
@@ -78,6 +79,8 @@ class Wanted(NamedTuple):
 
     @property
     def levels(self) -> tuple[Level, ...]:
+        if PROFILES[self.profile].backend:
+            return ("values",)
         return (self.level,) if self.level else LEVELS
 
 
@@ -378,10 +381,10 @@ def checked(wanted: Wanted) -> None:
         if wanted.level == "kernel":
             wrong_usage("the kernel machine has no store; --store goes with --level store or host")
     if PROFILES[wanted.profile].backend:
-        if wanted.level != "kernel":
+        if wanted.level not in ("", "kernel"):
             wrong_usage("the profile crosshair is for --level kernel")
         if find_spec("hypothesis_crosshair_provider") is None:
-            wrong_usage("the profile crosshair needs hypothesis-crosshair: pip install 'keepkernel[crosshair]'")
+            wrong_usage("the profile crosshair needs hypothesis-crosshair: pip install 'keepkernel[verify]'")
     if wanted.fault:
         from .faults import CATALOGUE
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from .choices import Choices
 from .host import HostLife
@@ -13,9 +13,11 @@ from .life import Coverage, Scene
 from .machine import Begin, Failure, again
 from .places import ALL
 from .store import StoreLife
+from .values import ValuesLife
 
-Level = Literal["kernel", "store", "host"]
+Level = Literal["kernel", "store", "host", "values"]
 LEVELS: Final[tuple[Level, ...]] = ("kernel", "store", "host")
+"""The machines of a campaign; `values` is for a solver."""
 FORMAT: Final = "keepkernel fuzz 1"
 
 
@@ -25,6 +27,7 @@ def beginning(level: Level, store: str = ALL) -> Begin:
         "kernel": KernelLife,
         "store": partial(StoreLife, url=store),
         "host": partial(HostLife, url=store),
+        "values": ValuesLife,
     }
 
     def begin(choices: Choices, coverage: Coverage) -> Any:
@@ -87,7 +90,7 @@ def from_json(document: Any) -> Trace:
         story = tuple(Scene(int(at), str(actor), str(text)) for at, actor, text in document["story"])
         choices = tuple(int(number) for number in document["choices"])
         failure = Failure(document["breaks"], document["text"], int(document["steps"]), choices, story, "")
-        if document["level"] not in LEVELS or min(choices, default=0) < 0:
+        if document["level"] not in get_args(Level) or min(choices, default=0) < 0:
             raise NotALife(f"there is no machine {document['level']!r}, or a choice is negative")
         return Trace(document["level"], str(document["store"]), str(document["fault"]), failure)
     except (KeyError, TypeError, ValueError) as error:

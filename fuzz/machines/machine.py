@@ -74,6 +74,8 @@ class Watcher:
         self.first_cpu = 0.0
         self.smallest: Failure | None = None
         self.on_example: Callable[[], None] = lambda: None
+        self.is_symbolic: Callable[[], bool] = lambda: False
+        """Whether a solver is at work, so that numbers are symbols; Hypothesis lives the same again with numbers."""
 
     def example(self) -> None:
         self.coverage.examples += 1
@@ -138,7 +140,8 @@ def machine(begin: Begin, watcher: Watcher, scout: str = "") -> type[RuleBasedSt
             except Exception as error:
                 if not is_ours(error):
                     raise
-                watcher.failed(failure_of(error, self.life, self.choices, self.steps))
+                if not watcher.is_symbolic():
+                    watcher.failed(failure_of(error, self.life, self.choices, self.steps))
                 raise
             self.whole = True
 
@@ -178,6 +181,10 @@ def run(
         "suppress_health_check": list(HealthCheck),
         "phases": (Phase.reuse, Phase.generate, Phase.shrink),
     }
+    if backend == "crosshair":
+        from crosshair.tracers import is_tracing
+
+        watcher.is_symbolic = is_tracing
     try:
         run_state_machine_as_test(seed(number)(machine(begin, watcher, scout)), settings=settings(**chosen))
     except TimeIsOver:

@@ -103,7 +103,7 @@ class Sandboxed:
 
     def task(self, function: Function, row: Declaration, drawn: Answer, pending: list[Event]) -> Task:
         topic = json.dumps((row.subscribes or self.plan.topics)[0])
-        if self.plan.has("odd") and self.choices.chance(self.plan.rate):
+        if self.choices.chance(15):
             return self.hostile(function, topic)
         match drawn:
             case Failed(failure="script"):

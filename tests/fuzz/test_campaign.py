@@ -108,7 +108,7 @@ def test_what_was_found_comes_first_the_next_time(tmp_path: Path, quick: None, b
         (["--profile", "nobody"], "there is no profile"),
         (["--store", "moon:"], "there is no store"),
         (["--level", "kernel", "--store", "sqlite:"], "the kernel machine has no store"),
-        (["--profile", "crosshair"], "is for --level kernel"),
+        (["--profile", "crosshair", "--level", "host"], "is for --level kernel"),
     ],
 )
 def test_wrong_usage(tmp_path: Path, arguments: list[str], says: str) -> None:

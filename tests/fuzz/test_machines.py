@@ -14,8 +14,9 @@ from keepkernel.fuzz.machines.choices import by_chance, recorded
 from keepkernel.fuzz.machines.levels import LEVELS, Level, Trace, beginning
 from keepkernel.fuzz.machines.life import Coverage
 from keepkernel.fuzz.machines.machine import Failure, Watcher, run, scout
+from keepkernel.fuzz.machines.values import COURSE
 from keepkernel.kernel import commands as c
-from keepkernel.kernel import events, gate, ledger, step
+from keepkernel.kernel import events, gate, ledger, policy, step
 from keepkernel.kernel.ports import Change, Lease
 from keepkernel.kernel.types import State
 from keepkernel.spec.variants import Swap, swapped
@@ -107,6 +108,17 @@ def test_a_kernel_that_raises_is_found() -> None:
     _, failure = found(Swap(runs.begin, stumbles))
     assert failure.what == "LAW"
     assert "KeyError" in failure.text
+
+
+@pytest.mark.campaign  # The solver gives up by the clock, so that a slow machine may need longer.
+def test_a_solver_finds_the_one_value_that_is_wrong() -> None:
+    clamp = policy.clamp_wake
+    with swapped(Swap(clamp, lambda wake_at, now, limits: clamp(wake_at, now, limits) + (wake_at == 77_777))):
+        watcher = Watcher(shrink_seconds=1)
+        failure = run(beginning("values"), watcher, number=1, examples=400, steps=len(COURSE), backend="crosshair")
+    assert failure is not None
+    assert failure.what == "LAW"
+    assert 77_777 in failure.choices
 
 
 def test_a_store_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
