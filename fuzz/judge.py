@@ -166,12 +166,16 @@ def unlawful_calls(history: History, record: tuple[Entry, ...]) -> Iterator[str]
 
 
 def mishandled(workflow: Workflow, history: History, record: tuple[Entry, ...]) -> Iterator[str]:
-    """Every input, and all that came of it, is done; one run, and no other, did it; and a success is a real one."""
+    """Every input, and all that came of it, is done; one run, and no other, did it; and a success is a real one.
+
+    What is no input came with the commit of a run.
+    """
     end = history.end
     left = [name for name in OPEN if getattr(end, name)]
     if left:
         yield f"at rest, and there is still: {', '.join(left)}"
     done = [run for _, run in history.runs if run.status == "committed" and run.reserved]
+    committed = {run.id for _, run in history.runs if run.status == "committed"}
     events = {event.key: event for event in end.events}
     landed = Counter(key for entry in record if landed_at(entry, record) is not None for key in entry.inputs)
     for key in (*workflow.keys, *(key for key in events if key not in workflow.keys)):
@@ -185,6 +189,8 @@ def mishandled(workflow: Workflow, history: History, record: tuple[Entry, ...]) 
             yield f"input {key.id} was handled with success, and was applied {landed[key]} times"
         elif outcomes[0] != "success" and landed[key]:
             yield f"input {key.id} was handled without success, and was applied {landed[key]} times"
+        if event is not None and key not in workflow.keys and event.created_by not in committed:
+            yield f"event {key.id} was published by no run that committed"
 
 
 # --- comparing ---------------------------------------------------------------------------------------

@@ -25,6 +25,8 @@ STORES_WITH_FILES: Final = ("sqlite", "duckdb")
 RESTART_MS: Final = 1_000
 TURNS_MAX: Final = 2_000
 """No life takes half as many turns, so one that takes more goes in circles."""
+POINTS_MAX: Final = 20_000
+"""Nor does it pass half as many points; who goes in circles may do so within one turn."""
 PAGE: Final = 1_000
 SHARED_MEMORY: Final = "*-shm"
 """SQLite's index of its log: whoever opens a store first makes it anew, so it is no part of what a death leaves."""
@@ -133,8 +135,20 @@ class Way(NamedTuple):
 WAY: Final = Way()
 
 
+def not_for_ever(points: Reach) -> Reach:
+    passed = count(1)
+
+    def reach(name: str) -> None:
+        if next(passed) > POINTS_MAX:
+            raise Stuck(f"it has passed {POINTS_MAX} points, and passes {name} again")
+        points(name)
+
+    return reach
+
+
 def live(workflow: Workflow, place: Place, points: Reach, life: int, way: Way = WAY) -> None:
     """Begin where the last life ended, go on until everything is at rest, and leave in order."""
+    points = not_for_ever(points)
     clock = Clock(place.folder / "clock")
     clock.wait_until(clock.now + RESTART_MS)
     store = place.open(clock, points)
