@@ -239,7 +239,8 @@ def unfolded(model: Model, path: list[int], found: Found) -> tuple[list[int], li
 def moments_of(model: Model, codes: list[int], labels: list[int]) -> Iterator[Moment]:
     for n, number in enumerate(labels):
         label = model.labels[number]
-        outcome = model.edge(model.numbers(codes[n])[0], label.command).outcome if label.command is not None else None
+        base = model.stepped_on(codes[n], number)
+        outcome = model.edge(base, label.command).outcome if label.command is not None else None
         code = codes[n + 1] if n + 1 < len(codes) else codes[n]
         state, hand, outside = model.parts(code)
         if n + 1 == len(codes) and outcome is not None:

@@ -73,6 +73,7 @@ def first_moment(model: Model) -> Moment:
 def variables(moment: Moment) -> Json:
     actor, action, command = moment.label
     hand = to_plain(moment.hand) | {"queue": [encode(one) for one in moment.hand.queue]}
+    del hand["durable"]  # A number that means something within one search only; the moves before it tell the state.
     return {
         "actor": actor,
         "action": action,
@@ -256,7 +257,8 @@ class Player:
     def refusal(self, wanted: Label) -> str:
         who = f"{wanted.actor}: {wanted.text}"
         if wanted.command is not None:
-            outcome = step(self.model.parts(self.codes[-1])[0], wanted.command)
+            base = self.model.stepped_on(self.codes[-1], self.model.label_id(wanted))
+            outcome = step(self.model.states[base], wanted.command)
             if isinstance(outcome, Rejected):
                 return f"the kernel rejects it: {outcome.reason} ({outcome.rule}); {who}"
         return f"nobody can do this here; {who}"

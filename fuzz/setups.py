@@ -33,6 +33,7 @@ FEATURES: Final[dict[str, str]] = {
     "republish": "known event ids are published again",
     "redeploy": "a version without the first handler is deployed, and the whole again",
     "manual": "maintenance and blocks by hand, run now, retry",
+    "coalesced": "the host holds back the steps that may wait, and loses them with a crash or a conflict",
     "probe": "commands that come at the wrong time, for runs that are over, or twice",
 }
 """What a search may explore beside the plain course of things."""
@@ -40,7 +41,7 @@ FEATURES: Final[dict[str, str]] = {
 ALL: Final = frozenset(FEATURES)
 BOOKKEEPING: Final = frozenset({"counts", "budget", "manual", "permission", "redeploy"})
 """What multiplies every space and touches little: explored in a set-up of its own."""
-CORE: Final = ALL - BOOKKEEPING
+CORE: Final = ALL - BOOKKEEPING - {"coalesced"}
 
 
 class Setup(NamedTuple):
@@ -124,6 +125,14 @@ SETUPS: Final[dict[str, Setup]] = {
             ("mail",),
             1,
             BOOKKEEPING | {"crash", "failures", "wake", "probe"},
+        ),
+        Setup(
+            "coalesced",
+            "a host that gathers steps",
+            (POLL, FILE),
+            ("mail",),
+            1,
+            CORE | {"coalesced"},
         ),
         Setup("no-reconcile", "a tool without reconcile", (FILE,), ("mail",), 1, CORE, reconcilable=False),
     )

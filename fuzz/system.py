@@ -4,6 +4,9 @@ A state is three things: the kernel's state (as a picture, see `abstract.py`), w
 world. The host's loop is taken apart as finely as it can be cut: between a commit, its effect, the answer and
 the next commit the host holds something in hand, and a crash drops it. What the kernel does is computed once for
 each state and command, by `step` itself, and every such step is checked against the invariants.
+
+A host that gathers steps (`coalesced`) also holds the state that is durable. A crash falls back to it, and so does
+whatever somebody else commits in between (HOST-008, HOST-011).
 """
 
 from collections import Counter
@@ -53,6 +56,8 @@ class Hand(NamedTuple):
     late: bool = False
     """Reconcile was asked when the call could land no more."""
     queue: tuple[c.Command, ...] = ()
+    durable: int = -1
+    """The number of the kernel state that the store still has, when steps are held back."""
 
 
 DOWN: Final = Hand("down")
@@ -162,7 +167,8 @@ class Model:
         self.caller = caller
         self.keys = setup.inputs + setup.outputs
         # Inputs are interchangeable as long as their order of arrival does not matter.
-        self.fold = fold and not history and not setup.outputs and setup.events > 1
+        self.gathers = setup.has("coalesced")
+        self.fold = fold and not history and not setup.outputs and setup.events > 1 and not self.gathers
         self.picture = timed if history else partial(picture, setup=setup)
         self.history = history
         self.labels: list[Label] = []
@@ -223,6 +229,8 @@ class Model:
         known = self._hand_ids.get(key)
         if known is None:
             known = self._hand_ids[key] = len(self.hands)
+            if known >> HAND_BITS:
+                raise OverflowError("too many hands for their place in a code; explore fewer features")
             self.hands.append(hand)
         return known
 
@@ -333,7 +341,14 @@ class Model:
 
     def step_violations(self, code: int, label: int) -> tuple[Violation, ...]:
         command = self.labels[label].command
-        return () if command is None else self.edge(self.numbers(code)[0], command).violations
+        return () if command is None else self.edge(self.stepped_on(code, label), command).violations
+
+    def stepped_on(self, code: int, label: int) -> int:
+        """The number of the kernel state on which a move's command is stepped: others know only what is durable."""
+        state, hand, _ = self.numbers(code)
+        durable = self.hands[hand].durable
+        own = self.labels[label].actor == "host" and not isinstance(self.labels[label].command, c.BlockWorkflow)
+        return state if own or durable < 0 else durable
 
     def all_violations(self, code: int) -> tuple[Violation, ...]:
         state, _, outside = self.numbers(code)
@@ -506,11 +521,49 @@ class Model:
     # -- moves
 
     def _make_templates(self, state: int, hand: int) -> tuple[Template, ...]:
+        own = () if self.caller == "adversary" else tuple(self._host(state, self.hands[hand]))
+        if self.hands[hand].durable >= 0:
+            return (*own, *self._around_held(state, self.hands[hand]))
+        return (*own, *(t._replace(hand=hand) for t in self._surroundings(state)))
+
+    def _surroundings(self, state: int) -> tuple[Template, ...]:
         around = self._around.get(state)
         if around is None:
             around = self._around[state] = tuple(self._environment(state))
-        own = () if self.caller == "adversary" else tuple(self._host(state, self.hands[hand]))
-        return (*own, *(t._replace(hand=hand) for t in around))
+        return around
+
+    def _around_held(self, state: int, hand: Hand) -> Iterator[Template]:
+        """Time passes for both states; whoever commits does so on the durable one, and what is held back is lost."""
+        idle = self.hand_id(IDLE)
+        for one in self._surroundings(hand.durable):
+            if self.labels[one.label].command is not None:
+                yield one._replace(hand=idle)
+        for one in self._surroundings(state):
+            label = self.labels[one.label]
+            if label.actor == "time":
+                yield one._replace(hand=self.hand_id(hand._replace(durable=self._aged(hand.durable, label.text))))
+
+    def _aged(self, number: int, text: str) -> int:
+        """The same state after a deadline, if it has that deadline too."""
+        for what, later in abstract.passing(self.states[number]):
+            if text == f"{what} is over":
+                return self.state_id(later, self.pasts[number])
+        return number
+
+    def _gathered(self, one: Template, number: int, hand: Hand) -> Template:
+        """The same move of a host that holds back the steps that may wait (HOST-011)."""
+        command, onward = self.labels[one.label].command, self.hands[one.hand]
+        if onward.kind == "down":
+            return one if hand.durable < 0 else one._replace(kernel=hand.durable)
+        if command is None:
+            durable = -1 if onward.kind == "reconcile" else hand.durable
+        elif isinstance(self.edge(number, command).outcome, Rejected):
+            durable = hand.durable
+        elif respond.may_wait(command):
+            durable = number if hand.durable < 0 else hand.durable
+        else:
+            durable = -1
+        return one._replace(hand=self.hand_id(onward._replace(durable=durable)))
 
     def _template(
         self, label: Label, state: int, hand: Hand, *, act: str = "", settles: bool = False,
@@ -563,6 +616,18 @@ class Model:
     # -- the honest host
 
     def _host(self, number: int, hand: Hand) -> Iterator[Template]:
+        found = self._host_moves(number, hand)
+        if not self.gathers:
+            yield from found
+            return
+        moved = False
+        for one in found:
+            moved = moved or self.hands[one.hand].kind != "down"
+            yield self._gathered(one, number, hand)
+        if hand.kind == "idle" and hand.durable >= 0 and not moved:
+            yield self._template(Label("host", "commits what it holds, and waits"), number, IDLE, calm=True)
+
+    def _host_moves(self, number: int, hand: Hand) -> Iterator[Template]:
         state = self.states[number]
         if hand.kind == "down":
             yield self._template(Label("host", "starts"), number, Hand("recovering"), calm=True)

@@ -44,6 +44,7 @@ PLAN: Final = (
     Search("no-reconcile", 1),
     Search("consumer", 1),
     Search("batch", 2),
+    Search("coalesced", 1),
     Search("main", 1),
     Search("consumer", 1, "adversary"),
     Search("main", 1, "adversary"),

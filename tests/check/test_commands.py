@@ -42,7 +42,7 @@ def test_what_holds_ends_with_0_and_says_what_was_explored() -> None:
     )
     for name, text in FEATURES.items():
         assert (f"  {name:<10}  {text}" in lines) == result.setup.has(name)
-    assert "Left out: counts, permission, budget, redeploy, manual" in lines
+    assert "Left out: counts, permission, budget, redeploy, manual, coalesced" in lines
     assert "Not bounded: crashes and restarts, faults, retries, runs, sessions, time" in done.stdout
     assert (
         "Bounded: 1 input event, by --events; one workflow, one tool; counts by the limits of the policy" in done.stdout

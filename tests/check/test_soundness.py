@@ -24,8 +24,10 @@ def command_pictured(command: Command, live: str) -> Command:
     return command._replace(run=renamed(command.run, live))
 
 
-def hand_pictured(hand: Hand, live: str) -> Hand:
-    return hand._replace(queue=tuple(command_pictured(command, live) for command in hand.queue))
+def hand_pictured(full: Model, small: Model, hand: Hand, live: str) -> Hand:
+    queue = tuple(command_pictured(command, live) for command in hand.queue)
+    durable = -1 if hand.durable < 0 else small.state_id(picture(full.states[hand.durable], small.setup))
+    return hand._replace(queue=queue, durable=durable)
 
 
 def pictured(full: Model, small: Model, code: int) -> int:
@@ -34,9 +36,8 @@ def pictured(full: Model, small: Model, code: int) -> int:
     live = state.run.id if state.run is not None else ""
     number = small.state_id(picture(state, small.setup))
     done = sum(1 << small.keys.index(e.key) for e in state.events if e.status in ("consumed", "skipped"))
-    return small.folded(
-        small.code(number, small.hand_id(hand_pictured(hand, live)), small.world_id(world.without(outside, done)))
-    )
+    held = small.hand_id(hand_pictured(full, small, hand, live))
+    return small.folded(small.code(number, held, small.world_id(world.without(outside, done))))
 
 
 def depths(graph: Graph[int]) -> list[int]:
@@ -92,11 +93,13 @@ BOUNDS = [
     Bound("no-mutate", 14),
     Bound("bookkeeping", 13),
     Bound("no-reconcile", 13),
+    Bound("coalesced", 15),
     Bound("main", 7, caller="adversary"),
     Bound("consumer", 7, caller="adversary"),
     # A few faults at a time, far enough for second runs, retries, strays and limits.
     Bound("main", 26, "crash late"),
     Bound("main", 24, "crash late skip", events=2),
+    Bound("coalesced", 26, "crash late skip coalesced"),
     Bound("consumer", 24, "crash counts budget"),
     Bound("consumer", 22, "crash late stall second"),
     Bound("consumer", 22, "crash stall void wrong"),

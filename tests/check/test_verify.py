@@ -50,7 +50,7 @@ def test_searches_that_hold_end_with_0_and_a_table(capfd: pytest.CaptureFixture[
 
 
 def test_what_holds_is_killed_at_every_point_as_well(capfd: pytest.CaptureFixture[str]) -> None:
-    deaths = Wanted("memory:", in_process=True, workflow="no-mutate")
+    deaths = Wanted("memory:", in_process=True, workflow="no-mutate", grain="fine")
     assert verify.verify(as_json_text=True, plan=SMALL[:1], deaths=deaths) == 0
     found = json.loads(capfd.readouterr().out)
     assert (found["verdict"], found["crash"]["verdict"]) == ("holds", "holds")
