@@ -22,7 +22,7 @@ from ...kernel.types import (
 )
 from ...spec import moves
 from ..setups import setup
-from . import cases, tours
+from . import tours, vectors
 from .play import Do, Found, Kill, KillDuring, Move, Player, Recover, Script
 from .space import Place, Space, deadlines, refused
 from .verdict import Divergence
@@ -73,13 +73,13 @@ class Suite:
         self.until = until
         hello = self.player.up()
         if "load" in hello.supports:
-            self.part(QUICK, (Script(one.before.policy, (Do(one.command),), one.before) for one in cases.cases()))
+            self.part(QUICK, (Script(state.policy, (Do(command),), state) for state, command in vectors.single_steps()))
         space, walks, _ = tours.walks()
         probed: set[object] = set()
         tour = (with_refusals(space, walk.policy, walk.commands, probed) for walk in walks)
-        self.part("the tour", tour, len(walks))
         self.part("crashes", crash_scripts(space))
         self.part("crash points", point_scripts(space, len(hello.crash_points)))
+        self.part("walks of the tour", tour, len(walks))
         self.chance(until)
 
     def part(self, what: str, scripts: Iterable[Script], of: int = 0) -> None:

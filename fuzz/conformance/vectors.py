@@ -8,8 +8,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from ...kernel.codec import from_plain
+from ...kernel.commands import Command
 from ...kernel.reasons import REASONS
 from ...kernel.tables import TABLES
+from ...kernel.types import State
 from ..commands import WrongUsage
 from . import cases, schemas
 from .rules import SPEC, SPEC_VERSION, UNSEEN, UNSEEN_REASONS, titles
@@ -108,6 +111,12 @@ def packed(documents: Iterable[Json]) -> bytes:
 def unpacked(data: bytes) -> Iterator[Json]:
     for line in gzip.decompress(data).decode().splitlines():
         yield json.loads(line)
+
+
+def single_steps(folder: Path = FOLDER) -> Iterator[tuple[State, Command]]:
+    """The states and commands of the single-step cases, as they are checked in."""
+    for case in unpacked((folder / "cases.ndjson.gz").read_bytes()):
+        yield from_plain(State, case["before"]), from_plain(Command, case["command"])
 
 
 def text(document: Json) -> bytes:
