@@ -205,17 +205,13 @@ class Host:
         try:
             self._commit(change, self._leases.get(workflow) if leased else None)
         except Conflict:
-            self._overtake(workflow, hand.steps[:-1])
+            if len(hand.steps) > 1:  # The next try goes on with single steps, so that it comes to its end (HOST-011).
+                self._overtaken.add(workflow)
             return False
         self._hands[workflow] = Hand(Loaded(hand.state, change.version), hand.state)
         if gate.active(hand.durable.state) and not gate.active(hand.state):
             self._overtaken.discard(workflow)
         return True
-
-    def _overtake(self, workflow: str, lost: Steps) -> None:
-        """A run whose steps were lost goes on with single ones, so that nobody can overtake it for ever (HOST-011)."""
-        if lost:
-            self._overtaken.add(workflow)
 
     def _commit(self, change: Change, lease: Lease | None) -> None:
         """A commit whose answer was lost is tried again under its id, which tells whether it was done."""
@@ -237,13 +233,8 @@ class Host:
             command = ask(hand.state, self.store.now())
             if command is None:
                 return None
-            if named(hand.state, command) - hand.keys:
-                loaded = self.store.load(workflow, command)
-                if loaded.version != hand.durable.version:
-                    del self._hands[workflow]
-                    self._overtake(workflow, hand.steps)
-                    continue
-                hand = hand.with_events(loaded.state.events)
+            if missing := named(hand.state, command) - hand.keys:
+                hand = hand.with_events(self._found(workflow, command, missing))
             outcome = step(hand.state, command)
             if not isinstance(outcome, Accepted):
                 return Said(command, outcome, hand.state)
@@ -251,6 +242,13 @@ class Host:
             gathers = wait and self.grain == "coalesced" and workflow not in self._overtaken
             if (gathers and respond.may_wait(command)) or self._made_durable(workflow, outcome.effects, leased):
                 return Said(command, outcome, outcome.state)
+
+    def _found(self, workflow: str, command: Command, keys: frozenset[Key]) -> tuple[Event, ...]:
+        """Events that a command names, if they exist; should they be newer than the hand, its commit is a conflict."""
+        if len(keys) > 1:
+            return self.store.load(workflow, command).state.events
+        found = self.store.get(workflow, *keys)
+        return () if found is None else (found,)
 
     def _made_durable(self, workflow: str, effects: tuple[Effect, ...], leased: bool) -> bool:
         """Commit all that is in hand; who is about to send holds the lease until it is too late to send (HOST-002)."""
