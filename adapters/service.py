@@ -36,6 +36,7 @@ WAITS: Final = {
 """Why a workflow waits that goes on by itself."""
 
 Watch = Callable[[Change], None]
+Submit = Callable[[str, Command], Said]
 Tell = Callable[[str, str], None]
 """Takes what a person should know, by the workflow that it is about."""
 
@@ -241,13 +242,13 @@ def refused_for_now(said: Said | None) -> bool:
 
 
 class Service:
-    """Drives workflows until it is stopped. `people` is a host of its own for commands that come from outside."""
+    """Drives workflows until it is stopped. `submit` takes commands of people, from any thread."""
 
     def __init__(
-        self, hosts: Mapping[str, Host], people: Host, tell: Tell, *, look_every_s: float = LOOK_EVERY_S
+        self, hosts: Mapping[str, Host], submit: Submit, tell: Tell, *, look_every_s: float = LOOK_EVERY_S
     ) -> None:
         self._change = threading.Condition()
-        self._people = people
+        self._submit = submit
         self.lanes = {name: Lane(name, host, tell, self._changed, look_every_s) for name, host in hosts.items()}
 
     def start(self) -> None:
@@ -261,7 +262,7 @@ class Service:
 
     def submit(self, workflow: str, command: Command, patience_s: float) -> Said:
         """A person's command: at once, or as soon as the active run is over when it is refused while there is one."""
-        said = self._people.submit(workflow, at_once(command), leased=False)
+        said = self._submit(workflow, command)
         lane = self.lanes.get(workflow)
         if lane is not None and refused_for_now(said):
             errand = Errand(command)
@@ -269,7 +270,6 @@ class Service:
             errand.over.wait(patience_s)
             errand.give_up()
             said = errand.said or said
-        assert said is not None
         return said
 
     def wait(self, *, until_idle: bool) -> None:

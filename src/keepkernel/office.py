@@ -1,6 +1,5 @@
 """Answers what people ask, and does what they decide: beside a running host, or alone with the store."""
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any, Final
@@ -10,6 +9,7 @@ from .book import Book, Chapter, NotFound
 from .kernel import commands as c
 from .kernel.ports import Store, StoreError
 from .kernel.types import Key, Publication
+from .sandbox import border
 from .settings import Unusable
 from .story import Document
 
@@ -20,6 +20,23 @@ Submit = Callable[[str, c.Command], Any]
 """Takes a workflow and a command, and gives what the kernel said to it."""
 Deploy = Callable[[str, str], Document]
 """Takes the text of a script and the name of its file."""
+
+
+def text(request: Document, name: str) -> str:
+    """A field of a request; one that is left out is empty, which no id is."""
+    value = request.get(name, "")
+    if not isinstance(value, str):
+        raise Unusable(f"{name} of a request is a text")
+    return value
+
+
+def json_text(what: str, value: str) -> str:
+    """JSON that a script can be given as it is."""
+    try:
+        border.loads(value)
+    except ValueError as error:
+        raise Unusable(f"{what} is not JSON that a script can be given: {error}") from None
+    return value
 
 
 class Office:
@@ -34,30 +51,31 @@ class Office:
 
     def answer(self, request: Document) -> Document:
         """The answer, or `{"error": …}` when the request can not be understood or carried out."""
-        asked = {**QUESTIONS, **DEEDS}.get(request.get("do", ""))
-        if asked is None:
-            return {"error": f"there is no request {request.get('do')!r}; the host and this command differ in version"}
         try:
+            name = text(request, "do")
+            asked = QUESTIONS.get(name) or DEEDS.get(name)
+            if asked is None:
+                raise Unusable(f"there is no request {name!r}; the host and this command differ in version")
             return asked(self, request)
         except (NotFound, Unusable, StoreError) as error:
             return {"error": str(error)}
-        except (KeyError, TypeError, AttributeError) as error:
-            return {"error": f"the request is not as it must be: {type(error).__name__}: {error}"}
 
     # -- questions
 
     def status(self, request: Document) -> Document:
-        chapters = self.book.chapters(request.get("workflow", ""))
+        chapters = self.book.chapters(text(request, "workflow"))
         now = self.store.now()
         return {"host": self.host, "workflows": [story.status_of(chapter, now) for chapter in chapters]}
 
     def rows(self, what: Callable[[Chapter, int], list[Document]], request: Document) -> Document:
-        limit = max(1, min(int(request.get("limit", 50)), LIST_MAX))
-        chapters = self.book.chapters(request.get("workflow", ""))
+        limit = request.get("limit", 50)
+        if type(limit) is not int or not 0 < limit <= LIST_MAX:
+            raise Unusable(f"a limit is a number from 1 to {LIST_MAX}")
+        chapters = self.book.chapters(text(request, "workflow"))
         return {"rows": [row for chapter in chapters for row in what(chapter, limit)]}
 
     def explain(self, request: Document) -> Document:
-        return story.explain(self.book, request["name"], request.get("workflow", ""), self.store.now())
+        return story.explain(self.book, text(request, "name"), text(request, "workflow"), self.store.now())
 
     # -- deeds
 
@@ -66,59 +84,57 @@ class Office:
         return {"workflow": workflow, "command": c.NAMES[type(command)], **story.accepted(said.outcome)}
 
     def plain(self, command: Callable[[int], c.Command], request: Document) -> Document:
-        return self._do(self.book.name(request.get("workflow", "")), command(0))
+        return self._do(self.book.name(text(request, "workflow")), command(0))
 
     def resolve(self, request: Document) -> Document:
-        chapter, run = self.book.find_run(request["mutation"].rpartition("/")[2], request.get("workflow", ""))
+        chapter, run = self.book.find_run(text(request, "mutation").rpartition("/")[2], text(request, "workflow"))
+        if text(request, "as") not in story.RESOLUTIONS:
+            raise Unusable(f"it is resolved as one of {', '.join(story.RESOLUTIONS)}")
         kind, _ = story.RESOLUTIONS[request["as"]]
         command = kind(0, run.id)
-        if isinstance(command, c.AssertApplied) and request.get("result"):
-            command = command._replace(result=request["result"])
+        if isinstance(command, c.AssertApplied) and text(request, "result"):
+            command = command._replace(result=json_text("the result", request["result"]))
         return self._do(chapter.workflow, command)
 
     def request(self, kind: type[c.Approve] | type[c.Reject], request: Document) -> Document:
         asking = [
             (chapter.workflow, chapter.state.error.request.digest)
-            for chapter in self.book.chapters(request.get("workflow", ""))
+            for chapter in self.book.chapters(text(request, "workflow"))
             if chapter.state.error and chapter.state.error.request
         ]
-        wanted = request.get("digest", "")
+        wanted = text(request, "digest")
         found = [one for one in asking if one[1].startswith(wanted)]
         if not found and wanted:  # The kernel says why not.
-            return self._do(self.book.name(request.get("workflow", "")), kind(0, wanted))
+            return self._do(self.book.name(text(request, "workflow")), kind(0, wanted))
         if len(found) != 1:
             told = f"say which, by digest or --workflow: {', '.join(f'{w} {d[:12]}' for w, d in found)}"
             raise NotFound(told if found else "no call waits for approval; see keepkernel status")
         return self._do(found[0][0], kind(0, found[0][1]))
 
     def grant(self, request: Document) -> Document:
-        if not TOOL.fullmatch(request["tool"]):
-            raise Unusable(f"{request['tool']} is no tool; write connector.method, as in reports.insert")
-        command = c.Grant(0, request["tool"], "ask" if request.get("ask") else "always")
-        return self._do(self.book.name(request.get("workflow", "")), command)
+        if not TOOL.fullmatch(text(request, "tool")):
+            raise Unusable(f"{text(request, 'tool')} is no tool; write connector.method, as in reports.insert")
+        command = c.Grant(0, text(request, "tool"), "ask" if request.get("ask") else "always")
+        return self._do(self.book.name(text(request, "workflow")), command)
 
     def skip(self, request: Document) -> Document:
-        chapter, event = self.book.find_event(request["event"], request.get("workflow", ""))
+        chapter, event = self.book.find_event(text(request, "event"), text(request, "workflow"))
         return self._do(chapter.workflow, c.SkipEvent(0, event.key))
 
     def run_now(self, request: Document) -> Document:
-        return self._do(self.book.name(request.get("workflow", "")), c.RunNow(0, request["handler"]))
+        return self._do(self.book.name(text(request, "workflow")), c.RunNow(0, text(request, "handler")))
 
     def abandon(self, request: Document) -> Document:
-        chapter, run = self.book.find_run(request["run"], request.get("workflow", ""))
+        chapter, run = self.book.find_run(text(request, "run"), text(request, "workflow"))
         return self._do(chapter.workflow, c.Abandon(0, run.id))
 
     def publish(self, request: Document) -> Document:
-        payload = request.get("payload") or "null"
-        try:
-            json.loads(payload)
-        except ValueError as error:
-            raise Unusable(f"the payload is not JSON: {error}") from None
-        publication = Publication(Key(request["topic"], request["id"]), request["title"], payload)
-        return self._do(self.book.name(request.get("workflow", "")), c.Publish(0, publication))
+        payload = json_text("the payload", text(request, "payload") or "null")
+        publication = Publication(Key(text(request, "topic"), text(request, "id")), text(request, "title"), payload)
+        return self._do(self.book.name(text(request, "workflow")), c.Publish(0, publication))
 
     def deploys(self, request: Document) -> Document:
-        return self.deploy(request["source"], request["file"])
+        return self.deploy(text(request, "source"), text(request, "file"))
 
 
 Request = Callable[[Office, Document], Document]

@@ -87,9 +87,18 @@ class Undriven:
         raise AssertionError("a host for commands of people asks nothing")
 
 
-def host_for_people(store: Store) -> Host:
-    nothing = Undriven()
-    return Host(store, nothing, nothing, name="people", fresh_id=fresh_id, clock=wall_clock_ms)
+class People:
+    """Submits commands that come from outside any run, from any thread: each with a host of its own."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def submit(self, workflow: str, command: c.Command) -> Said:
+        nothing = Undriven()
+        host = Host(self._store, nothing, nothing, name="people", fresh_id=fresh_id, clock=wall_clock_ms)
+        said = host.submit(workflow, at_once(command), leased=False)
+        assert said is not None
+        return said
 
 
 # --- scripts -----------------------------------------------------------------------------------------
@@ -98,7 +107,7 @@ def host_for_people(store: Store) -> Host:
 class Archive:
     """The texts of scripts by their version, which is a digest of the text."""
 
-    def __init__(self, store: Store, people: Host) -> None:
+    def __init__(self, store: Store, people: People) -> None:
         self._store = store
         self._people = people
 
@@ -111,8 +120,7 @@ class Archive:
         return version
 
     def _submit(self, command: c.Command) -> None:
-        said = self._people.submit(SCRIPTS, at_once(command), leased=False)
-        assert said is not None
+        said = self._people.submit(SCRIPTS, command)
         assert isinstance(said.outcome, Accepted), said.outcome
 
     def deploy(self, submit: Submit, script: Script, file: str, policy: Policy) -> Document:
@@ -254,12 +262,12 @@ class Runtime:
         """Open the store, and deploy what is new."""
         self._raw = opened(self.place, OPEN_S)
         self.store = shared(self._raw, self._watch)
-        self.people = host_for_people(self.store)
+        self.people = People(self.store)
         self.archive = Archive(self.store, self.people)
         files = {one.script.name: one for one in self.given}
         self.workers += [Workers() for _ in self.given[1:]]  # Each thread has its own, and nobody waits for another's.
         self.hosts = {one.script.name: self._host(one, own) for one, own in zip(self.given, self.workers, strict=True)}
-        self.service = Service(self.hosts, self.people, self.tell)
+        self.service = Service(self.hosts, self.people.submit, self.tell)
         for name, one in files.items():
             self._prepare(name, one, self.hosts[name])
 
@@ -282,7 +290,7 @@ class Runtime:
         if not host.start(name):
             self.tell(name, "another host drives it; this one waits")
             return
-        told = self.archive.deploy(self._at_once, one.script, str(one.path), self.settings.policy(name))
+        told = self.archive.deploy(self.people.submit, one.script, str(one.path), self.settings.policy(name))
         if not told["accepted"]:
             raise Unusable(
                 f"{one.path}: it can not be deployed: {told['refused']['why']} ({told['refused']['detail']})"
@@ -292,9 +300,9 @@ class Runtime:
         state = self.store.load(name).state
         for tool, mode in self.settings.of(name).modes():
             if permission(state, tool) != mode:
-                self._at_once(name, c.Grant(0, tool, mode))
+                self.people.submit(name, c.Grant(0, tool, mode))
         if state.status == "ready":
-            self._at_once(name, c.Resume(0))
+            self.people.submit(name, c.Resume(0))
         elif state.status == "paused":
             self.tell(name, f"it is paused; go on with keepkernel resume --workflow {name}")
 
@@ -315,11 +323,6 @@ class Runtime:
             workers.close()
 
     # -- what others ask for
-
-    def _at_once(self, workflow: str, command: c.Command) -> Said:
-        said = self.people.submit(workflow, at_once(command), leased=False)
-        assert said is not None
-        return said
 
     def _submit(self, workflow: str, command: c.Command) -> Said:
         return self.service.submit(workflow, command, PATIENCE_S)
@@ -368,7 +371,7 @@ class Repairs:
             trouble = self._take_up(name)
         if trouble:
             self.runtime.tell(name, f"the repair did not help: {trouble}")
-            self.runtime._at_once(name, c.BlockWorkflow(0, f"the repair did not help: {trouble}"))
+            self.runtime.people.submit(name, c.BlockWorkflow(0, f"the repair did not help: {trouble}"))
 
     def _call(self, name: str, work: Repair) -> str:
         evidence = json.dumps(self.evidence(name, work))
@@ -400,10 +403,10 @@ class Repairs:
         if script.name != name:
             return f"the file is called {script.name} now"
         if self.runtime.store.load(name).state.version == version_of(source):
-            self.runtime._at_once(name, c.ExitMaintenance(0))
+            self.runtime.people.submit(name, c.ExitMaintenance(0))
             return ""
         policy = self.runtime.settings.policy(name)
-        told = self.runtime.archive.deploy(self.runtime._at_once, script, str(self.one.path), policy)
+        told = self.runtime.archive.deploy(self.runtime.people.submit, script, str(self.one.path), policy)
         return "" if told["accepted"] else str(told["refused"])
 
     def evidence(self, name: str, work: Repair) -> Document:
@@ -432,20 +435,15 @@ class Repairs:
 def office_on(place: Place, config: Path | None = None) -> Iterator[Office]:
     """The office of a store that no host runs on."""
     store = opened(place)
-    people = host_for_people(store)
-
-    def submit(workflow: str, command: c.Command) -> Said:
-        said = people.submit(workflow, at_once(command), leased=False)
-        assert said is not None
-        return said
+    people = People(store)
 
     def deploy_here(source: str, file: str) -> Document:
         path = config or Path(file).absolute().parent / CONFIG
         with connections_of(path, lambda tool, text: None) as connections:
             script = checked_apart(source, file, connections.catalogue())
-        return Archive(store, people).deploy(submit, script, file, read_settings(path).policy(script.name))
+        return Archive(store, people).deploy(people.submit, script, file, read_settings(path).policy(script.name))
 
     try:
-        yield Office(store, submit, deploy_here)
+        yield Office(store, people.submit, deploy_here)
     finally:
         store.close()

@@ -5,6 +5,9 @@ import json
 import pytest
 from desk import Project
 
+from keepkernel.runtime import office_on
+from keepkernel.settings import place_of
+
 NO_STORE = [
     *([word] for word in ("status", "inputs", "outputs", "runs", "logs", "pause", "resume", "retry", "reconnect")),
     *([word] for word in ("approve", "reject", "clear-error")),
@@ -85,6 +88,26 @@ WRONG = {
 @pytest.mark.parametrize("words", WRONG, ids=" ".join)
 def test_what_makes_no_sense_is_told(words: tuple[str, ...], project: Project) -> None:
     assert WRONG[words] in project.keep(*words, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        ({}, "there is no request ''"),
+        ({"do": "vanish"}, "there is no request 'vanish'"),
+        ({"do": 5}, "do of a request is a text"),
+        ({"do": "status", "workflow": None}, "workflow of a request is a text"),
+        ({"do": "inputs", "limit": "all"}, "a limit is a number"),
+        ({"do": "inputs", "limit": 10**9}, "a limit is a number"),
+        ({"do": "resolve", "mutation": "", "as": "skip"}, "is not the name of a run"),
+        ({"do": "explain", "name": []}, "name of a request is a text"),
+        ({"do": "publish", "topic": "mail", "id": "m", "title": "t", "payload": "NaN"}, "the payload is not JSON"),
+        ({"do": "deploy", "source": "}", "file": "x.js"}, "x.js: line 1"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_told(project: Project, request_: dict[str, object], told: str) -> None:
+    with office_on(place_of(project.store)) as office:
+        assert told in office.answer(request_)["error"]
 
 
 def test_a_bad_script_is_told_whole_with_places(project: Project) -> None:

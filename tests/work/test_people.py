@@ -293,7 +293,7 @@ def test_a_next_that_can_not_pass_is_abandoned(project: Project) -> None:
 
 
 def test_old_versions_are_kept(project: Project) -> None:
-    from keepkernel.runtime import Archive, host_for_people, opened, version_of
+    from keepkernel.runtime import Archive, People, opened, version_of
     from keepkernel.settings import place_of
 
     first = project.file.read_text()
@@ -301,7 +301,7 @@ def test_old_versions_are_kept(project: Project) -> None:
     project.file.write_text(first + "\n// another\n")
     project.run()
     store = opened(place_of(project.store))
-    archive = Archive(store, host_for_people(store))
+    archive = Archive(store, People(store))
     assert archive.source("desk-work", version_of(first)) == first
     assert archive.source("desk-work", version_of(project.file.read_text())).endswith("// another\n")
     assert store.workflows() == (".scripts", "desk-work")

@@ -15,11 +15,16 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from desk import KEEPKERNEL, Project
+
+from keepkernel.adapters import control
+from keepkernel.settings import place_of
 
 LONG_S = 60.0
 
@@ -90,6 +95,38 @@ def test_a_host_that_died_is_in_nobodys_way(on_duckdb: Project) -> None:
         assert on_duckdb.ask("status")["host"] is None
     on_duckdb.run()
     assert on_duckdb.lines() == ["m1"]
+
+
+def test_many_people_at_once(on_duckdb: Project) -> None:
+    """Publishing, looking, pausing and deploying beside a host at work: nothing is lost, and nothing done twice."""
+    project = on_duckdb
+    place = place_of(project.store).socket
+    assert place is not None
+    names = [[f"m{person}-{number}" for number in range(8)] for person in range(4)]
+    source = project.file.read_text()
+
+    def ask(request: dict[str, Any]) -> dict[str, Any]:
+        answer = control.ask(place, {"workflow": "desk-work", **request})
+        assert "error" not in answer, answer
+        return answer
+
+    def publish(mine: list[str]) -> None:
+        for name in mine:
+            assert ask({"do": "publish", "topic": "mail", "id": name, "title": name})["accepted"]
+
+    def meddle(number: int) -> None:
+        assert ask({"do": "deploy", "source": f"{source}//{number}\n", "file": str(project.file)})["accepted"]
+        for what in ("pause", "status", "inputs", "resume", "outputs", "runs"):
+            ask({"do": what})
+
+    with hosting(project) as host, ThreadPoolExecutor(8) as people:
+        work = [*(people.submit(publish, mine) for mine in names), people.submit(lambda: [*map(meddle, range(3))])]
+        for one in work:
+            one.result(LONG_S)
+        eventually(lambda: len(project.lines()) == 32 and project.status()["standing"] == "idle")
+        host.send_signal(signal.SIGTERM)
+        assert host.wait(LONG_S) == 0
+    assert sorted(project.lines()) == sorted(name for mine in names for name in mine)
 
 
 # --- a terminal --------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ from itertools import count
 import pytest
 
 from keepkernel.adapters import service as services
-from keepkernel.adapters.host import Grain, Host
+from keepkernel.adapters.host import Grain, Host, Said, at_once
 from keepkernel.adapters.memory import MemoryStore
 from keepkernel.adapters.service import Service, shared
-from keepkernel.kernel.commands import Deploy, Pause, Publish, Resume
+from keepkernel.kernel.commands import Command, Deploy, Pause, Publish, Resume
 from keepkernel.kernel.policy import Policy
 from keepkernel.kernel.ports import DamagedStore, Disconnected, Store
 from keepkernel.kernel.respond import Answer, Failed, Finished, Pinned
@@ -59,9 +59,8 @@ class World:
         self.store: Store = shared(self.memory, lambda change: self.service.wake(change.workflow))
         self.ids = count()
         self.grain = grain
-        people = self.host("people")
         self.hosts = {name: self.host("host") for name in workflows}
-        self.service = Service(self.hosts, people, lambda *told: self.told.append(told), look_every_s=look_every_s)
+        self.service = Service(self.hosts, self.submit, lambda *told: self.told.append(told), look_every_s=look_every_s)
         for name in workflows:
             self.memory.create(name, policy)
             for command in (Deploy(0, "1", ("mail",), (TAKE,)), Resume(0)):
@@ -73,6 +72,11 @@ class World:
 
         parts = (self.store, self.functions, self.functions)
         return Host(*parts, name=name, fresh_id=fresh_id, clock=self.store.now, grain=self.grain)
+
+    def submit(self, workflow: str, command: Command) -> Said:
+        said = self.host("people").submit(workflow, at_once(command), leased=False)
+        assert said is not None
+        return said
 
     def publish(self, workflow: str, name: str) -> None:
         self.service.submit(workflow, Publish(0, Publication(Key("mail", name), name, "null")), 0)
