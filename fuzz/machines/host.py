@@ -6,12 +6,12 @@ takes over, and wake with what it had in hand.
 """
 
 from contextlib import ExitStack
-from typing import Final
+from typing import Any, Final
 
 from ...adapters.host import Grain, Host, at_once
 from ...adapters.points import SimulatedCrash
 from ...kernel import commands as c
-from ...kernel.ports import LeaseLost, Store
+from ...kernel.ports import Change, Disconnected, Lease, LeaseLost, Store
 from ...kernel.respond import Answer, Called, CalledNothing, Failed, Finished, Happened, Pinned
 from ...kernel.schedule import Idle, Wait
 from ...kernel.step import step
@@ -36,6 +36,29 @@ OF_HOSTS: Final = (
 """What a host says by itself, or in words of its own."""
 LEASE_MS: Final = 200
 PAGE: Final = 1_000
+
+
+class Line:
+    """The line from a host to its store, on which things happen."""
+
+    def __init__(self, store: Store, life: "HostLife") -> None:
+        self._store = store
+        self._life = life
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def commit(self, change: Change, lease: Lease | None = None) -> int:
+        """As the store does it; but others may be faster, and the answer may be lost, or the question."""
+        life = self._life
+        life.let_others_be_faster()
+        lost = life.goes_wrong("line")
+        if lost and life.choices.chance(50):
+            raise Disconnected("the line broke before the change arrived")
+        version = self._store.commit(change, lease)
+        if lost:
+            raise Disconnected("the line broke after the change was done")
+        return version
 
 
 class HostLife(KernelLife):
@@ -81,13 +104,29 @@ class HostLife(KernelLife):
     def new_host(self) -> Host:
         self.started = False
         self.deaths += 1
+        line: Any = Line(self.store, self)
         return Host(
-            self.store, self, self, name=f"host{self.deaths}", fresh_id=self.fresh, clock=lambda: self.now - self.lag,
+            line, self, self, name=f"host{self.deaths}", fresh_id=self.fresh, clock=lambda: self.now - self.lag,
             reach=self.reach, lease_ms=LEASE_MS, grain=self.grain,
         )  # fmt: skip
 
     def tick(self) -> int:
         return self.now
+
+    def goes_wrong(self, fault: str) -> bool:
+        return self.plan.has(fault) and self.choices.chance(self.plan.rate)
+
+    def let_others_be_faster(self) -> None:
+        """Somebody commits through another host, so that what this one has computed is out of date."""
+        if self.nested or not self.goes_wrong("race"):
+            return
+        self.nested = True
+        mine = self.host
+        try:
+            started, self.host = self.started, self.new_host()
+            self.publish() if self.choices.chance(50) else self.somebody_clicks()
+        finally:
+            self.host, self.started, self.nested = mine, started, False
 
     # -- dying and stalling
 
@@ -185,6 +224,9 @@ class HostLife(KernelLife):
         except LeaseLost:
             self.tell("host", "finds that another drives, and stops")
             self.host = self.new_host()
+        except Disconnected:
+            self.tell("host", "has lost its store, and is started again")
+            self.die()
         self.judge()
 
     def submit(self, actor: str, text: str, command: c.Command) -> Outcome:
@@ -204,6 +246,9 @@ class HostLife(KernelLife):
             self.tell("host", "finds that another drives, and stops")
             self.host = self.new_host()
             return self.submit(actor, text, command)
+        except Disconnected:
+            self.host = self.new_host()
+            outcome = Rejected("", "", "nobody knows what became of it")
         self.tell_step(actor, text, command, outcome)
         self.coverage.saw(self.state, outcome)
         self.judge()

@@ -5,10 +5,14 @@ weak: chosen evenly, faults come so often that nothing gets far. So there is one
 of the life decides by weight what that is. Shrinking works on each choice all the same.
 """
 
+import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
+from types import FrameType
 from typing import Any, Final, NamedTuple, Protocol
 
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
@@ -60,6 +64,29 @@ class Failure(NamedTuple):
 
 class TimeIsOver(KeyboardInterrupt):
     """Nothing catches it but whoever set the limit."""
+
+
+HANGS_SECONDS: Final = 15.0
+"""No life takes so much of a processor; one that does goes in circles."""
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """End what goes in circles. Time of the processor counts, so that a busy machine does no harm."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def over(number: int, frame: FrameType | None) -> None:
+        raise Broken("LIVE", f"it goes in circles: nothing came of {HANGS_SECONDS:.0f} s of work")
+
+    before = signal.signal(signal.SIGPROF, over)
+    signal.setitimer(signal.ITIMER_PROF, HANGS_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 class Watcher:
@@ -136,7 +163,8 @@ def machine(begin: Begin, watcher: Watcher, scout: str = "") -> type[RuleBasedSt
             """Whatever breaks is told; a life that was cut off is not brought to its end."""
             self.whole = False
             try:
-                act()
+                with limited():
+                    act()
             except Exception as error:
                 if not is_ours(error):
                     raise
@@ -204,11 +232,12 @@ def scout(begin: Begin, watcher: Watcher, names: Iterator[str], steps: int = STE
             return ""
         choices, life = by_chance(Random(name)), None
         try:
-            life = begin(choices, watcher.coverage)
-            life.start()
-            for _ in range(steps):
-                life.happens()
-            life.finish()
+            with limited():
+                life = begin(choices, watcher.coverage)
+                life.start()
+                for _ in range(steps):
+                    life.happens()
+                life.finish()
         except Exception as error:
             watcher.failed(failure_of(error, life, choices, steps))
             return name
@@ -222,11 +251,12 @@ def again(begin: Begin, steps: int, choices: tuple[int, ...]) -> Failure | None:
     """Live one life again; None when it breaks nothing any more."""
     taken, life = recorded(choices), None
     try:
-        life = begin(taken, Coverage())
-        life.start()
-        for _ in range(steps):
-            life.happens()
-        life.finish()
+        with limited():
+            life = begin(taken, Coverage())
+            life.start()
+            for _ in range(steps):
+                life.happens()
+            life.finish()
     except Exception as error:
         return failure_of(error, life, taken, steps)
     finally:

@@ -29,6 +29,8 @@ FAULTS: Final[dict[str, str]] = {
     "pause": "people pause, and forget for a while to resume",
     "ask": "each call wants an approval",
     "forbidden": "the tool is not granted at first",
+    "line": "the line to the store breaks during a commit",
+    "race": "somebody else commits between a look and a commit",
 }
 """What may go wrong in a life, or go another way than the plain one."""
 
