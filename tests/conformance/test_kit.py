@@ -245,7 +245,7 @@ def test_names_values_and_none_are_read_and_written() -> None:
     ("table", "words"),
     [
         ({"scoop": {}}, "scoop"),
-        ({"scope": {"rules": ["XXX-001"]}}, "XXX-001"),
+        ({"scope": {"rules": ["NONE-001"]}}, "NONE-001"),
         ({"scope": {"commands": ["jump"]}}, "jump"),
         ({"state": {"ignore": ["run.colour"]}}, "run.colour"),
         ({"latitude": {"readings": ["upside-down"]}}, "upside-down"),
