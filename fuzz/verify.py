@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Final, NamedTuple
 
 from ..spec.invariants import INVARIANTS
-from . import crash
+from . import crash, rounds
 from .commands import EXIT_CODES, aligned
 from .progress import Watch
 from .report import plural, wrapped
@@ -55,8 +55,14 @@ PLAN: Final = (
 """From the smallest to the largest; the largest start first, so that the cores end together."""
 
 
-def verify(*, as_json_text: bool = False, plan: tuple[Search, ...] = PLAN, deaths: crash.Wanted | None = None) -> int:
-    """Run the plan, and sweep the crash points of a store when it holds; print tables, and return the exit code."""
+def verify(
+    *,
+    as_json_text: bool = False,
+    plan: tuple[Search, ...] = PLAN,
+    deaths: crash.Wanted | None = None,
+    fuzz_seconds: float = 0,
+) -> int:
+    """Run the plan; when it holds, sweep the crash points of a store, then fuzz. Print tables, return the exit code."""
     began = time.monotonic()
     found = searched(plan)
     results = [found[search] for search in plan]
@@ -69,6 +75,12 @@ def verify(*, as_json_text: bool = False, plan: tuple[Search, ...] = PLAN, death
         document["seconds"] = round(time.monotonic() - began, 1)
         if not as_json_text:
             print("", crash.told(document["crash"]), sep="\n", flush=True)
+    if fuzz_seconds and document["verdict"] == "holds":
+        document["fuzz"] = rounds.attacked(seconds=fuzz_seconds)
+        document["verdict"] = rounds.verdict(document["fuzz"])
+        document["seconds"] = round(time.monotonic() - began, 1)
+        if not as_json_text:
+            print("", *rounds.lines(document["fuzz"]), sep="\n", flush=True)
     if as_json_text:
         print(json.dumps(document, indent=2, ensure_ascii=False))
     return EXIT_CODES[document["verdict"]]

@@ -89,14 +89,16 @@ def replay(
 def verify(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> None:
     """Search every set-up, the main one with two events, and an adversary: the main job.
 
-    When all of it holds, a process with a DuckDB store is killed at every point as well; see `keepkernel crash`.
+    When all of it holds, a process with a DuckDB store is killed at every point as well (see `keepkernel crash`), and
+    kernel, stores and host are attacked for 20 s each (see `keepkernel fuzz`).
     Ends with 0 when everything holds, 1 when something is violated or was never put to the test, 3 when it is not
     decided.
     """
     from ..fuzz.crash import Wanted
+    from ..fuzz.rounds import SECONDS
     from ..fuzz.verify import verify
 
-    end(lambda: verify(as_json_text=as_json, deaths=Wanted("duckdb:")))
+    end(lambda: verify(as_json_text=as_json, deaths=Wanted("duckdb:"), fuzz_seconds=SECONDS))
 
 
 @app.command()
