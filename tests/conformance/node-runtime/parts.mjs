@@ -95,7 +95,7 @@ function wake(state, topic) {
 // EVENT-007 to EVENT-010.
 export function publish(state, { key, title, payload }, created_by, causes) {
   refuseIf(!state.topics.includes(key.topic), 'topic_unknown', key.topic);
-  refuseIf(!key.id || !title.trim(), 'title_missing', key.id);
+  refuseIf(!key.id || !/[^\p{White_Space}\x1c-\x1f]/u.test(title), 'title_missing', key.id);
   requireSize(state, payload);
   const known = findEvent(state, key);
   const changeable = isBroken('publish-over-reserved') ? ['pending', 'reserved'] : ['pending'];
@@ -250,7 +250,7 @@ function errorOfEnd(state, run, { status, cause, tool, message }) {
   const asks = record?.status === 'pending' && grantOf(state, record.tool)?.mode === 'ask' && !isApproved(state);
   refuseIf(!asks, 'nothing_asked', record?.tool ?? '');
   const request = { tool: record.tool, digest: record.digest, events: run.reserved };
-  return error('approval', cause, run.id, message, { tool, request });
+  return error('approval', cause, run.id, message, { request });
 }
 
 // BOUND-004 to BOUND-006, and what the end costs.

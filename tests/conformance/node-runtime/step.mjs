@@ -82,7 +82,7 @@ export const COMMANDS = {
     for (const event of events) Object.assign(event, { status: 'reserved', owner: id });
     Object.assign(run, { phase: 'prepared', reserved: reservations, causes: rootsOf(events), data, title });
     const { wake_min_ms, wake_max_ms } = state.policy;
-    row.wake_at = wake_at === null ? 0 : Math.min(Math.max(wake_at, now + wake_min_ms), now + wake_max_ms);
+    row.wake_at = wake_at === null ? 0 : Math.max(Math.min(wake_at, now + wake_max_ms), now + wake_min_ms);
   },
   mutating(state, command, work) {
     const run = runInPhase(state, command.run, 'consumer', 'prepared');
