@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from ..adapters.host import Host, at_once
 from ..adapters.points import pass_by
-from ..kernel.commands import Pause, Resume
+from ..kernel.commands import Grant, Pause, Resume
 from ..kernel.ports import Change, Disconnected, Lease, LeaseLost
 from .crash import Failure, failures_of
 from .lives import NAME, live
@@ -47,9 +47,9 @@ def stalls(host: Host) -> None:
 
 
 def person_clicks(host: Host) -> None:
-    """A person pauses and resumes, so that the state is no longer what the host has loaded."""
+    """A person pauses, grants something, and resumes: the state is no longer what the host has loaded."""
     person = beside(host, "person")
-    for command in (Pause(0), Resume(0)):
+    for command in (Pause(0), Grant(0, "notes.add"), Resume(0)):
         person.submit(NAME, at_once(command), leased=False)
 
 
@@ -144,4 +144,11 @@ def swept_by_incidents(workflow: Workflow, where: Ground) -> Iterator[Failure]:
     """What is wrong after each of them, by itself and beside a life in which nothing happens."""
     clean = simulated(workflow, where)
     for disturbance in disturbances(workflow, where):
-        yield from failures_of(clean, disturbance.trial, (disturbance.point,))
+        yield from failures_of(granted(clean, disturbance.trial), disturbance.trial, (disturbance.point,))
+
+
+def granted(clean: Trial, trial: Trial) -> Trial:
+    """What a person has granted meanwhile is no difference; that it is not lost, the journal says."""
+    if clean.ending is None or trial.ending is None:
+        return clean
+    return clean._replace(ending=clean.ending._replace(grants=trial.ending.grants))
