@@ -4,6 +4,9 @@ Mutmut plants small faults in functions of kernel/ and runs the tests that reach
 fault that no test notices is a survivor. It works on a copy of the repository, in which the mapped
 folders lie where the import names say, because mutmut takes module names from paths.
 
+`--again` is short: it plants only the survivors of the last report once more, in the kernel and under the tests as they
+are now, and strikes those out that a test notices by now.
+
 What it can not see: code that runs at import (the machines, tables and constants), because the
 mutants are forked after the import.
 """
@@ -22,7 +25,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "reports"
@@ -108,6 +111,73 @@ def read_results(copy: Path) -> list[Mutant]:
         return list(pool.map(with_diff, mutants))
 
 
+# --- survivors once more -----------------------------------------------------------------------------
+
+
+def planted(source: str, mutant: Mutant) -> str | None:
+    """The module with one survivor planted in its function; None when those lines are no longer there."""
+    lines = [line for line in mutant.diff.splitlines() if not line.startswith(("---", "+++", "@@"))]
+    old = "\n".join(line[1:] for line in lines if not line.startswith("+"))
+    new = "\n".join(line[1:] for line in lines if not line.startswith("-"))
+    return source.replace(old, new) if source.count(old) == 1 else None
+
+
+def noticed(copy: Path, tests: list[str]) -> bool:
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1):
+        raise RuntimeError(done.stdout + done.stderr)
+    return done.returncode == 1
+
+
+def tried_again(survivors: list[Mutant], tests: list[str]) -> dict[str, str]:
+    """Name -> what became of it: `killed`, `survived`, or `gone` when the kernel has changed there."""
+    with tempfile.TemporaryDirectory(prefix="keepkernel-mutants-") as folder:
+        copy = Path(folder) / "copy"
+        stage(copy, ["kernel/*"], tests)
+        if noticed(copy, tests):
+            raise RuntimeError("the tests fail without a mutant; mend that first")
+        found = {}
+        for n, mutant in enumerate(survivors, 1):
+            path = copy / "src" / "keepkernel" / mutant.module
+            source = path.read_text()
+            changed = planted(source, mutant)
+            if changed is None:
+                found[mutant.name] = "gone"
+                continue
+            path.write_text(changed)
+            try:
+                found[mutant.name] = "killed" if noticed(copy, tests) else "survived"
+            finally:
+                path.write_text(source)
+            print(f"{n} of {len(survivors)}: {mutant.name}: {found[mutant.name]}", file=sys.stderr, flush=True)
+        return found
+
+
+def again(tests: list[str]) -> int:
+    """Bring the last report up to date, without looking for new mutants."""
+    document = json.loads((REPORTS / "mutants.json").read_text())
+    survivors = [Mutant(**survivor) for survivor in document["survivors"]]
+    found = tried_again(survivors, tests)
+    kept = [m for m in survivors if found[m.name] == "survived"]
+    for status in ("killed", "gone"):
+        lost = [m for m in survivors if found[m.name] == status]
+        for counts in (document["counts"], *(document["modules"][m.module] for m in lost)):
+            moved = len(lost) if counts is document["counts"] else 1
+            counts["survived"] -= moved
+            counts[status] = counts.get(status, 0) + moved
+    decided = sum(n for status, n in document["counts"].items() if status not in (*UNDECIDED, "gone"))
+    document["score"] = sum(document["counts"].get(status, 0) for status in DETECTED) / decided
+    document["survivors"] = [m._asdict() for m in kept]
+    document["again"] = kernel_digest(ROOT)
+    write(document)
+    return 0
+
+
+# --- reports -----------------------------------------------------------------------------------------
+
+
 def score(mutants: list[Mutant]) -> float | None:
     """The share of decided mutants that were noticed; untested ones count as unnoticed."""
     decided = [m for m in mutants if m.status not in UNDECIDED]
@@ -124,12 +194,13 @@ def untested_functions(mutants: list[Mutant]) -> dict[str, int]:
     return dict(Counter(re.sub(r"\.x_|\.xǁ|ǁ", ".", name) for name in names))
 
 
-def as_json(mutants: list[Mutant], complete: bool, seconds: float) -> dict[str, object]:
+def as_json(mutants: list[Mutant], complete: bool, seconds: float, digest: str) -> dict[str, Any]:
     modules = sorted({m.module for m in mutants})
     return {
         "score": score(mutants),
         "complete": complete,
         "seconds": round(seconds, 1),
+        "kernel": digest,
         "counts": dict(Counter(m.status for m in mutants)),
         "modules": {module: dict(Counter(m.status for m in mutants if m.module == module)) for module in modules},
         "survivors": [m._asdict() for m in mutants if m.diff],
@@ -145,37 +216,52 @@ def kernel_digest(copy: Path) -> str:
     return content.hexdigest()[:12]
 
 
-def as_markdown(mutants: list[Mutant], complete: bool, seconds: float, digest: str) -> str:
+def total(document: dict[str, Any]) -> int:
+    return sum(document["counts"].values())
+
+
+def as_markdown(document: dict[str, Any]) -> str:
     lines = [
         "# Mutants of the kernel",
         "",
-        f"Score {percent(score(mutants))} of {len(mutants)} mutants in {seconds:.0f} s."
-        + ("" if complete else " The time ran out, so the undecided ones are not in the score."),
+        f"Score {percent(document['score'])} of {total(document)} mutants in {document['seconds']:.0f} s."
+        + ("" if document["complete"] else " The time ran out, so the undecided ones are not in the score."),
         "Code that runs at import (machines, tables, constants) is not mutated.",
-        f"`cat kernel/*.py | sha256sum` began with `{digest}`.",
+        f"`cat kernel/*.py | sha256sum` began with `{document['kernel']}`."
+        + (
+            f" Its survivors were planted once more when it began with `{document['again']}`;"
+            " those that a test noticed by then count as noticed."
+            if "again" in document
+            else ""
+        ),
+        "[survivors.json](survivors.json) argues for each survivor why it is no other kernel.",
         "",
         "| module | mutants | noticed | survived | no test | undecided | other | score |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    for module in sorted({m.module for m in mutants}):
-        here = [m for m in mutants if m.module == module]
-        noticed = sum(m.status in DETECTED for m in here)
-        survived = sum(m.status == "survived" for m in here)
-        untested = sum(m.status == "no tests" for m in here)
-        undecided = sum(m.status in UNDECIDED for m in here)
-        other = len(here) - noticed - survived - untested - undecided
-        counts = (len(here), noticed, survived, untested, undecided, other)
-        cells = " | ".join(str(count) for count in counts)
-        lines.append(f"| {module} | {cells} | {percent(score(here))} |")
-    if unreached := untested_functions(mutants):
+    for module, counts in document["modules"].items():
+        planted_here = sum(counts.values())
+        seen = sum(counts.get(status, 0) for status in DETECTED)
+        undecided = sum(counts.get(status, 0) for status in UNDECIDED)
+        survived, untested = counts.get("survived", 0), counts.get("no tests", 0)
+        other = planted_here - seen - survived - untested - undecided
+        decided = planted_here - undecided - counts.get("gone", 0)
+        cells = " | ".join(map(str, (planted_here, seen, survived, untested, undecided, other)))
+        lines.append(f"| {module} | {cells} | {percent(seen / decided if decided else None)} |")
+    if document["untested"]:
         lines += ["", "## Functions that no test reaches", ""]
-        lines += [f"- `{name}`: {count} mutants" for name, count in unreached.items()]
-    if any(m.diff for m in mutants):
+        lines += [f"- `{name}`: {count} mutants" for name, count in document["untested"].items()]
+    if document["survivors"]:
         lines += ["", "## Survivors"]
-    for mutant in mutants:
-        if mutant.diff:
-            lines += ["", f"### {mutant.name} ({mutant.status})", "", "```diff", mutant.diff, "```"]
+    for mutant in document["survivors"]:
+        lines += ["", f"### {mutant['name']} ({mutant['status']})", "", "```diff", mutant["diff"], "```"]
     return "\n".join(lines) + "\n"
+
+
+def write(document: dict[str, Any]) -> None:
+    REPORTS.mkdir(exist_ok=True)
+    (REPORTS / "mutants.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    (REPORTS / "mutants.md").write_text(as_markdown(document))
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -184,6 +270,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--tests", action="append", help="tests to run instead of the fast ones")
     parser.add_argument("--seconds", type=float, help="stop after this time and report what is known")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--again", action="store_true", help="plant only the survivors of the last report once more")
     return parser.parse_args()
 
 
@@ -198,6 +285,8 @@ def main() -> int:
         trouble = f"no module {(missing + outside)[0]} in kernel/" if missing + outside else ""
         print(f"mutants: {trouble or 'none of ' + ', '.join(TESTS) + ' exists'}", file=sys.stderr)
         return 2
+    if arguments.again:
+        return again(tests[::-1])  # Those that look at every answer come first: most are noticed at once.
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="keepkernel-mutants-") as folder:
         copy = Path(folder) / "copy"
@@ -211,12 +300,10 @@ def main() -> int:
             print("mutants: there is no result; the end of the log is above", file=sys.stderr)
             return 1
     seconds = time.monotonic() - started
-    REPORTS.mkdir(exist_ok=True)
-    document = json.dumps(as_json(mutants, complete, seconds), indent=2, ensure_ascii=False)
-    (REPORTS / "mutants.json").write_text(document + "\n")
-    (REPORTS / "mutants.md").write_text(as_markdown(mutants, complete, seconds, digest))
+    document = as_json(mutants, complete, seconds, digest)
+    write(document)
     if arguments.json:
-        print(document)
+        print(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         survivors = sum(bool(m.diff) for m in mutants)
         untested = sum(m.status == "no tests" for m in mutants)
