@@ -28,6 +28,7 @@ from .kernel.respond import Answer
 from .kernel.runs import permission
 from .kernel.types import Accepted, CallHandler, Key, Publication, Reconcile, Repair, Send, State
 from .log import Log
+from .news import news as news_of
 from .office import Office
 from .sandbox.bridge import Tool
 from .sandbox.engine import Workers
@@ -336,7 +337,7 @@ class Runtime:
     def _watch(self, change: Change) -> None:
         if not change.workflow.startswith(HIDDEN):
             self.service.wake(change.workflow)
-            for line in story.news(change):
+            for line in news_of(change):
                 self.tell_all(line)
 
     def tell_all(self, line: Document) -> None:

@@ -5,7 +5,6 @@ Where a document says that something can be done, the kernel was asked: the comm
 
 import json
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
@@ -14,7 +13,7 @@ from .book import Book, Chapter, NotFound
 from .kernel import commands as c
 from .kernel import gate
 from .kernel.boundary import side, unresolved
-from .kernel.ports import Change, Transition
+from .kernel.ports import Transition
 from .kernel.reasons import REASONS
 from .kernel.schedule import Idle, Wait, schedule
 from .kernel.step import step
@@ -138,15 +137,17 @@ def standing(chapter: Chapter, now: int) -> tuple[str, list[str]]:
                 return f"access was refused: {error.message}", [f"keepkernel reconnect {on}"]
             case "blocked", "logic":
                 return f"blocked: the script keeps failing: {error.message}", [
-                    f"keepkernel deploy FILE {on}",
+                    "keepkernel deploy FILE",
                     f"keepkernel retry {on}",
                 ]
+            case "blocked", "host":
+                return f"blocked: {error.message}", [f"keepkernel retry {on}"]
             case "blocked", _:
                 return f"blocked after too many failures: {error.message}", [f"keepkernel retry {on}"]
         return f"a fault of the host: {error.message}", [f"keepkernel clear-error {on}"]
     if state.maintenance is not None:
         what = f"the script failed in {state.maintenance.handler}: {state.maintenance.message}"
-        remedies = [f"keepkernel deploy FILE {on}", f"keepkernel retry {on}"]
+        remedies = ["keepkernel deploy FILE", f"keepkernel retry {on}"]
         return (what if state.maintenance.run else "in maintenance, set by hand"), remedies
     if state.status != "active":
         told = {"draft": "nothing is deployed", "ready": "deployed, and not started", "paused": "paused by a person"}
@@ -154,7 +155,7 @@ def standing(chapter: Chapter, now: int) -> tuple[str, list[str]]:
     plan = schedule(state, now, "x")
     if isinstance(plan, Idle) and plan.reason == "handler_removed" and run:
         return f"{run.handler} has work to finish and is not in the script any more", [
-            f"keepkernel deploy FILE {on}",
+            "keepkernel deploy FILE",
             f"keepkernel abandon {run.id}",
         ]
     if now < state.backoff_until:
@@ -167,11 +168,12 @@ def standing(chapter: Chapter, now: int) -> tuple[str, list[str]]:
 
 
 def uncertain(state: State, record: Mutation, now: int) -> tuple[str, list[str]]:
+    choices = [choice(state, record.run, name, now) for name in RESOLUTIONS]
+    remedies = [f"keepkernel explain {record.run}", *(one["command"] for one in choices if one["possible"])]
     if record.status == "indeterminate":
-        told = f"nobody knows whether {record.tool} happened"
-        return told, [f"keepkernel explain {record.run}", f"keepkernel resolve {record.run} --as …"]
+        return f"nobody knows whether {record.tool} happened", remedies
     due = max(record.next_attempt_at, now)
-    return f"finds out whether {record.tool} happened; asks at {when(due)}", [f"keepkernel explain {record.run}"]
+    return f"finds out whether {record.tool} happened; asks at {when(due)}", remedies
 
 
 def request_of(chapter: Chapter) -> Document | None:
@@ -484,98 +486,6 @@ def words_of(chapter: Chapter, run: Run, command: c.Command) -> str:
         case c.Abandon():
             return "A person gave up what follows its mutation."
     return ""
-
-
-# --- as it happens -----------------------------------------------------------------------------------
-
-
-def news(change: Change) -> Iterator[Document]:
-    """What a change that is durable now means to somebody who looks on."""
-    shared = {"workflow": change.workflow}
-    for command, _, retired in change.done:
-        at = {**shared, "at": when(command.now)}
-        run = retired.run or change.head.run
-        match command:
-            case c.CommitProducer(publications=made) if made and run:
-                new = [e for e in change.events if e.created_by == command.run]
-                if new:
-                    yield {
-                        **at,
-                        "kind": "inputs",
-                        "run": command.run,
-                        "text": f"{run.handler}: {plural(len(new), 'new input')}: {titles_of(new)}",
-                        "count": len(new),
-                    }
-            case c.CommitConsumer(publications=made) if retired.run and retired.run.reserved:
-                held = frozenset(retired.run.reserved)
-                titles = [e.title for e in change.events if e.key in held]
-                came = [p.title for p in made] or [retired.run.title or f"done by {retired.run.handler}"]
-                yield {
-                    **at,
-                    "kind": "done",
-                    "run": command.run,
-                    "text": f"{listed(titles)} → {listed(came)}",
-                    "count": len(titles),
-                }
-            case c.EndRun(status=status, message=message):
-                ended = retired.run or change.head.run
-                handler = ended.handler if ended else "?"
-                told = ended.status if ended else status
-                yield {
-                    **at,
-                    "kind": "stopped",
-                    "run": command.run,
-                    "text": f"{handler} stopped: {told}{f': {message}' if message else ''}",
-                }
-            case c.ReconcileRetry() | c.Exhaust() | c.FailMutation() | c.ApplyMutation(by="inline" | "reconcile"):
-                words = ended_words(command)
-                yield {**at, "kind": "mutation", "run": command.run, "text": words}
-            case c.Grant(tool=tool, mode=mode):
-                asking = ", with an approval for each call" if mode == "ask" else ""
-                yield {**at, "kind": "person", "text": f"may use {tool}{asking}"}
-            case c.Resume():
-                yield {**at, "kind": "person", "text": "started"}
-            case c.Pause():
-                yield {**at, "kind": "person", "text": "paused"}
-            case c.Deploy(version=version):
-                yield {**at, "kind": "deploy", "text": f"version {version} deployed"}
-            case command if type(command) in PERSONS:
-                yield {**at, "kind": "person", "text": f"a person: {c.NAMES[type(command)].replace('_', ' ')}"}
-
-
-PERSONS: Final = (
-    c.TryAgain,
-    c.DidntHappen,
-    c.SkipMutation,
-    c.AssertApplied,
-    c.SkipEvent,
-    c.Approve,
-    c.Reject,
-    c.Reconnect,
-    c.ClearError,
-    c.Retry,
-    c.Abandon,
-    c.RunNow,
-)
-
-
-def ended_words(command: c.Command) -> str:
-    match command:
-        case c.ReconcileRetry():
-            return "the target was asked whether it happened; not settled yet"
-        case c.Exhaust():
-            return "nobody can tell whether it happened: a person decides"
-        case c.FailMutation():
-            return "the change outside did not happen"
-    return "the change outside was found: it happened"
-
-
-def titles_of(events: list[Event]) -> str:
-    return listed([event.title for event in events])
-
-
-def plural(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def accepted(outcome: Accepted | Rejected) -> Document:

@@ -1,10 +1,15 @@
 """Whatever is wrong with what a command is given, it says what, and what to do; nothing is ever a traceback."""
 
+import inspect
 import json
+import re
 
 import pytest
 from desk import Project
+from typer.main import get_command
 
+from keepkernel import story
+from keepkernel.cli import app, work
 from keepkernel.runtime import office_on
 from keepkernel.settings import place_of
 
@@ -148,8 +153,13 @@ def test_titles_of_scripts_do_not_move_the_cursor(project: Project) -> None:
 
 
 def test_every_command_has_an_example(project: Project) -> None:
-    from keepkernel.cli import app, work
-
     commands = [c for c in app.registered_commands if c.callback.__module__ == work.__name__]
     assert len(commands) == 22
     assert [c.callback.__name__ for c in commands if "Example: keepkernel " not in c.callback.__doc__] == []
+
+
+@pytest.mark.parametrize("remedy", sorted(set(re.findall(r'"(keepkernel [^"]+)"', inspect.getsource(story)))))
+def test_what_is_proposed_can_be_typed(remedy: str) -> None:
+    typed = remedy.replace("{on}", "--workflow w").replace("--as {name}", "--as skip")
+    _, name, *words = re.sub(r"{[^}]+}", "x", typed).split()
+    get_command(app).commands[name].make_context(name, words)
