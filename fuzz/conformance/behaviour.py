@@ -32,7 +32,7 @@ from ...kernel.types import (
     State,
     new_workflow,
 )
-from .channel import Trouble, Unsupported
+from .channel import GaveUp, Trouble, Unsupported
 from .fates import FATES
 from .play import DIED, WORKFLOW, Found, Meet, Player, Script
 from .rules import shown
@@ -183,6 +183,8 @@ class World:
         """What the run reserved whose call comes next."""
         self.calls: dict[str, bool] = {}
         """Key of a call -> whether it took effect."""
+        self.uncalled: set[Key] = set()
+        """Inputs for which the script called nothing."""
 
     def answer(self, ask: Ask, key: str, fate: str, now: int) -> Told:
         """What the world says, and does; `key` is the runtime's name of the call."""
@@ -204,8 +206,12 @@ class World:
             pending = tuple(Key(**key) for key in more["pending"])
             self.held = () if fate in ("nothing", "wake") else pending[:1]
             return respond.Pinned(self.held, '{"n":1}', "One", now + 40_000 if self.held != pending else None)
+        if function == "mutate" and fate == "nothing":
+            self.uncalled.update(self.held)
+            return respond.CalledNothing()
         if function == "mutate":
-            return respond.CalledNothing() if fate == "nothing" else respond.Called(TOOL, '{"row":1}', True, 1_000)
+            self.uncalled.difference_update(self.held)
+            return respond.Called(TOOL, '{"row":1}', True, 1_000)
         out = tuple(Publication(Key("out", key.id), "Done", "{}") for key in self.held if key.topic == "mail")
         return respond.Finished('"seen"', out if function == "next" and fate != "nothing" else (), None)
 
@@ -278,6 +284,8 @@ class Life:
         self.now = 1
         self.runs: dict[str, str] = {}
         """The reference's name of a run -> the runtime's."""
+        self.keys: dict[str, str] = {}
+        """The runtime's name of a run -> the key of its call."""
         self.sent: Counter[str] = Counter()
         self.met = 0
 
@@ -392,7 +400,7 @@ class Life:
         known = self.runs.setdefault(law["run"], str(effect.get("run")))
         law = {**law, "run": known}
         if "key" in law:
-            law["key"] = effect.get("key")
+            law["key"] = self.keys.setdefault(known, str(effect.get("key")))
         rows = self.player.judge.rows(
             {**law, **wanted.more}, {**effect, **{k: message.get(k) for k in wanted.more}}, "ask"
         )
@@ -488,6 +496,10 @@ class Life:
                 raise Parted(
                     Divergence("outside", ("BOUND-001", "HOST-001"), "send", text, (), ("a change is made twice",))
                 )
+            done = any(e.key == key and e.status == "consumed" for e in self.host.state.events)
+            if done and not self.world.landed[key] and key not in self.world.uncalled:
+                text = f"{key.id} is consumed, and its change was never made"
+                raise Parted(Divergence("outside", ("BOUND-001", "LIVE-002"), "send", text, (), ("a change is lost",)))
         told = self.player.state()
         law = {f"{e.key.topic}/{e.key.id}": e.status for e in self.host.state.events}
         rows = told.get("events", []) if isinstance(told, dict) else []
@@ -590,7 +602,7 @@ class Worldly(Player):
         try:
             hello = self.up()
             if "behaviour" not in hello.supports:
-                raise Trouble("not started", "the driver does not support level behaviour")
+                raise GaveUp("the driver does not support level behaviour")
             life = Life(self, script.policy, fates)
             life.live()
         except Parted as parted:
@@ -599,8 +611,6 @@ class Worldly(Player):
         except Unsupported as what:
             divergence = self.declined("work", str(what))
         except Trouble as trouble:
-            if trouble.kind == "not started":
-                raise
             divergence = self.misbehaved(trouble, "work")
         if divergence is None or life is None:
             return None

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -30,6 +31,10 @@ class Trouble(Exception):
         super().__init__(f"{kind}: {detail}")
         self.kind: Misbehaviour = kind
         self.detail = detail
+
+
+class GaveUp(Exception):
+    """The driver can not be started any more."""
 
 
 class Unsupported(Exception):
@@ -70,8 +75,14 @@ class Channel:
 
         try:
             with self.errors.open("ab") as errors:
+                # In a session of its own, so that what it starts can be killed with it.
                 self.process = subprocess.Popen(
-                    self.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0
+                    self.argv,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    bufsize=0,
+                    start_new_session=True,
                 )
         except OSError as error:
             raise Trouble("not started", f"{self.argv[0]}: {error.strerror}") from None
@@ -90,7 +101,8 @@ class Channel:
         process = self.process
         if process is None:
             return
-        process.kill()
+        with suppress(ProcessLookupError):  # It may have ended by itself, and all that it started with it.
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:

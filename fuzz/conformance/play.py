@@ -12,7 +12,7 @@ from ...kernel.step import step
 from ...kernel.types import Accepted, Outcome, Retired, State, new_workflow
 from ...spec.readings import READINGS, all_swaps
 from ...spec.variants import swapped
-from .channel import Channel, Hello, Trouble, Unsupported
+from .channel import Channel, GaveUp, Hello, Trouble, Unsupported
 from .profile import Profile, Translator
 from .rules import command_name, shown
 from .verdict import Divergence, Judge, plain_state
@@ -75,6 +75,8 @@ class Cut(Exception):
     """The rest of a script can not be played, for a reason that is counted."""
 
 
+STARTS_MAX: Final = 3
+"""After so many starts in a row that fail, the run is over."""
 HANGS_MAX: Final = 2
 """After so many hangs at one command it is not sent any more."""
 
@@ -91,6 +93,7 @@ class Player:
         self.rules: Counter[str] = Counter()
         self.commands = 0
         self.crashes = 0
+        self.failed_starts = 0
         self.hangs: Counter[str] = Counter()
         self.unsupported: set[str] = set()
         self._kinds: dict[object, tuple[str, ...]] = {}
@@ -102,14 +105,26 @@ class Player:
     def up(self) -> Hello:
         """The driver is running; started if it is not."""
         if self.channel.process is None or self.hello is None:
-            self.hello = self.channel.start()
+            self.hello = self.start()
         return self.hello
+
+    def start(self) -> Hello:
+        try:
+            hello = self.channel.start()
+        except Trouble as trouble:
+            self.channel.kill()
+            self.failed_starts += 1
+            if self.hello is None or self.failed_starts >= STARTS_MAX:
+                raise GaveUp(trouble.detail) from None
+            raise
+        self.failed_starts = 0
+        return hello
 
     def again(self) -> None:
         """The driver is killed and started on the same data."""
         self.channel.kill()
         self.crashes += 1
-        self.hello = self.channel.start()
+        self.hello = self.start()
 
     def close(self) -> None:
         self.channel.close()

@@ -15,7 +15,7 @@ from ...kernel.types import State
 from ..commands import WrongUsage
 from . import result as results
 from .behaviour import Behaviour, Worldly
-from .channel import Trouble
+from .channel import GaveUp, Trouble
 from .fates import FATES
 from .play import Do, Found, Kill, KillDuring, Meet, Move, Player, Recover, Script
 from .profile import PLAIN, Profile, load
@@ -92,11 +92,10 @@ def whole(wanted: Wanted, profile: Profile) -> Result:
         suite.run(until)
         causes = suite.causes()
         farewell(player, causes)
-    except Trouble as trouble:
-        undecided = trouble.detail if trouble.kind == "not started" else str(trouble)
+    except GaveUp as error:
+        undecided, causes = str(error), causes or suite.unshortened()
     except KeyboardInterrupt:
-        undecided = "it was stopped"
-        causes = causes or [Cause(*kept[0][:3], len(kept), False) for kept in suite.found.values()]
+        undecided, causes = "it was stopped", causes or suite.unshortened()
     finally:
         telling.end()
         player.close()
@@ -116,8 +115,6 @@ def farewell(player: Player, causes: list[Cause]) -> None:
         player.up()
         player.channel.quit()
     except Trouble as trouble:
-        if trouble.kind == "not started":
-            raise
         divergence = Divergence(trouble.kind, (), "quit", f"{trouble.detail}, at quit")
         causes.append(Cause(divergence, Script(Policy(), ()), None, 1, True))
 
@@ -189,8 +186,8 @@ def repeated(wanted: Wanted, profile: Profile) -> Result:
     try:
         player.up()
         found = player.play(script)
-    except Trouble as trouble:
-        undecided = trouble.detail
+    except GaveUp as error:
+        undecided = str(error)
     finally:
         player.close()
     causes = [] if found is None else [Cause(found.divergence, found.script, found.before, 1, True)]

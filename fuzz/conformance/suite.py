@@ -121,6 +121,11 @@ class Suite:
             made.append(Cause(short.divergence, short.script, short.before, self.counts[cause], shrunk))
         return sorted(made, key=lambda one: (one.divergence.severity, one.divergence.rule))
 
+    def unshortened(self) -> list[Cause]:
+        """The same as far as it is known, when there is no driver or no time left to shorten anything."""
+        made = [Cause(*kept[0], self.counts[cause], False) for cause, kept in self.found.items()]
+        return sorted(made, key=lambda one: (one.divergence.severity, one.divergence.rule))
+
     def shrunk(self, found: Found, until: float) -> tuple[Found, bool]:
         """The same cause with as few moves as possible: no single one can be left out."""
         if found.divergence.kind in ("hang", "flood"):
