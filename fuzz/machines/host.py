@@ -75,6 +75,7 @@ class HostLife(KernelLife):
         self.die_in = 0
         self.stall_in = 0
         self.nested = False
+        self.begun = False
         self.restless = True
         self.started = False
         self.copy: Place | None = None
@@ -94,6 +95,7 @@ class HostLife(KernelLife):
         self.store.create("w", self.plan.policy)
         self.host = self.new_host()
         super().start()
+        self.begun = True
 
     def close(self) -> None:
         self.places.close()
@@ -114,7 +116,7 @@ class HostLife(KernelLife):
         return self.now
 
     def goes_wrong(self, fault: str) -> bool:
-        return self.plan.has(fault) and self.choices.chance(self.plan.rate)
+        return self.begun and self.plan.has(fault) and self.choices.chance(self.plan.rate)
 
     def let_others_be_faster(self) -> None:
         """Somebody commits through another host, so that what this one has computed is out of date."""
@@ -226,7 +228,10 @@ class HostLife(KernelLife):
             self.host = self.new_host()
         except Disconnected:
             self.tell("host", "has lost its store, and is started again")
-            self.die()
+            if self.nested:  # The one that sleeps still has it open.
+                self.host = self.new_host()
+            else:
+                self.die()
         self.judge()
 
     def submit(self, actor: str, text: str, command: c.Command) -> Outcome:

@@ -128,7 +128,7 @@ class KernelLife(Life):
             (30 if self.stalled else 0, "wake"),
             (rate if plan.has("people") or plan.has("pause") or plan.has("redeploy") else 0, "click"),
             (2 * rate if plan.has("anyone") else 0, "anyone"),
-            (rate // 2 if plan.has("stall") or plan.has("anyone") else 0, "again"),
+            (rate // 2 if self.said and (plan.has("stall") or plan.has("anyone")) else 0, "again"),
             (3, "publish"),
         ]
         match self.choices.weighted(options):
