@@ -356,10 +356,11 @@ class SQLiteStore(Pages):
         execute = self._connection.execute
         version, changed_at = self._row(workflow, "version, changed_at")
         self._clock.saw(changed_at)
-        if self._heads.get(workflow, (-1, None))[0] != version:
+        seen = self._heads.get(workflow)
+        if seen is None or seen[0] != version:
             [(text,)] = execute("SELECT head FROM workflows WHERE name = ?", (workflow,))
-            self._heads[workflow] = version, decode_state(text)
-        head = self._heads[workflow][1]
+            seen = self._heads[workflow] = version, decode_state(text)
+        head = seen[1]
         found = execute(f"{EVENTS} AND status = 'reserved'", (workflow,)).fetchall()
         for topic in head.topics:
             found += execute(OLDEST, (workflow, topic))
