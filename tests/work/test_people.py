@@ -292,6 +292,10 @@ def test_a_next_that_can_not_pass_is_abandoned(project: Project) -> None:
     assert project.ask("inputs")["rows"][0]["status"] == "consumed"
 
 
+def test_a_store_in_memory_is_for_trying_things_out(project: Project) -> None:
+    assert "version" in project.run(0, "--store", "memory:").stdout
+
+
 def test_old_versions_are_kept(project: Project) -> None:
     from keepkernel.runtime import Archive, People, opened, version_of
     from keepkernel.settings import place_of

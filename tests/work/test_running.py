@@ -182,6 +182,40 @@ def test_tables_fit_the_terminal(project: Project, columns: int) -> None:
     assert "→ waits" in terminal.shown
 
 
+def test_a_terminal_without_arrows_shows_something_else(project: Project) -> None:
+    project.publish("m1")
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    for words in (["run", str(project.file), "--until-idle"], ["inputs"]):
+        shown = subprocess.run([*KEEPKERNEL, *words], check=True, capture_output=True, env=environment).stdout
+        assert b"Mail m1" in shown
+        assert b"? Line 1 written" in shown
+
+
+def test_the_shell_completes_commands() -> None:
+    environment = {
+        **os.environ,
+        "_KEEPKERNEL_COMPLETE": "complete_bash",
+        "COMP_WORDS": "keepkernel res",
+        "COMP_CWORD": "1",
+    }
+    shown = subprocess.run(KEEPKERNEL, check=True, capture_output=True, text=True, env=environment).stdout
+    assert shown.split() == ["resolve", "resume"]
+
+
+def test_a_pipe_that_closes_ends_the_host_in_order(project: Project) -> None:
+    for name in ("m1", "m2"):
+        project.publish(name)
+    host = subprocess.Popen([*KEEPKERNEL, "run", str(project.file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert host.stdout is not None
+    assert host.stderr is not None
+    host.stdout.close()
+    assert b"Traceback" not in host.stderr.read()
+    assert host.wait(LONG_S) == 0
+    host.stderr.close()
+    project.run()
+    assert project.lines() == ["m1", "m2"]
+
+
 def test_ctrl_c_ends_a_host_in_order(project: Project) -> None:
     project.publish("m1")
     terminal = Terminal("run", str(project.file))

@@ -1,6 +1,8 @@
 """What every command shares: the application, and how a command ends."""
 
+import sys
 from collections.abc import Callable
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -29,6 +31,9 @@ def options(
     ] = False,
 ) -> None:
     """Check, explore and run the crash-safe workflow kernel."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # A sign that a terminal does not have is no reason to stumble.
+            stream.reconfigure(errors="replace")
 
 
 def end(command: Callable[[], int]) -> None:

@@ -71,7 +71,7 @@ def ask(store: str, request: Document, config: Path | None = None) -> Document:
 
 
 def print_json(document: Document) -> None:
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    typer.echo(json.dumps(document, indent=2))
 
 
 def do(store: str, as_json: bool, request: Document, config: Path | None = None) -> None:
