@@ -1,7 +1,12 @@
 """What the lives of all machines have in common: what was done, what is broken, and what was covered."""
 
+import signal
+import threading
 from collections import Counter
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final, NamedTuple
 
 from ...kernel import commands as c
 from ...kernel.types import Accepted, Outcome, Rejected, State
@@ -18,6 +23,29 @@ class Broken(AssertionError):
         """The invariant, or the promise that is broken: LAW, STORE, HOST, LIVE."""
         self.text = text
         self.rows = rows
+
+
+TIMERS: Final = {signal.SIGPROF: signal.ITIMER_PROF, signal.SIGALRM: signal.ITIMER_REAL}
+"""Time of the processor, and time of the wall."""
+
+
+@contextmanager
+def alarm(number: signal.Signals, seconds: float, broken: Broken) -> Iterator[None]:
+    """Whatever the block does, it is over in time, or something is broken."""
+    if threading.current_thread() is not threading.main_thread():  # Signals are for the main thread alone.
+        yield
+        return
+
+    def over(signum: int, frame: FrameType | None) -> None:
+        raise broken
+
+    before = signal.signal(number, over)
+    signal.setitimer(TIMERS[number], seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(TIMERS[number], 0)
+        signal.signal(number, before)
 
 
 class Scene(NamedTuple):

@@ -6,13 +6,11 @@ of the life decides by weight what that is. Shrinking works on each choice all t
 """
 
 import signal
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from random import Random
-from types import FrameType
 from typing import Any, Final, NamedTuple, Protocol
 
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
@@ -22,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from . import scouted
 from .choices import Choices, by_chance, drawn, recorded
-from .life import Broken, Coverage, Scene
+from .life import Broken, Coverage, Scene, alarm
 
 
 class Living(Protocol):
@@ -70,23 +68,10 @@ HANGS_SECONDS: Final = 15.0
 """No life takes so much of a processor; one that does goes in circles."""
 
 
-@contextmanager
-def limited() -> Iterator[None]:
+def limited() -> AbstractContextManager[None]:
     """End what goes in circles. Time of the processor counts, so that a busy machine does no harm."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def over(number: int, frame: FrameType | None) -> None:
-        raise Broken("LIVE", f"it goes in circles: nothing came of {HANGS_SECONDS:.0f} s of work")
-
-    before = signal.signal(signal.SIGPROF, over)
-    signal.setitimer(signal.ITIMER_PROF, HANGS_SECONDS)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+    text = f"it goes in circles: nothing came of {HANGS_SECONDS:.0f} s of work"
+    return alarm(signal.SIGPROF, HANGS_SECONDS, Broken("LIVE", text))
 
 
 class Watcher:

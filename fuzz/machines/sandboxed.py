@@ -6,6 +6,7 @@ it may not, and must be stopped for the right reason, whatever it catches.
 """
 
 import json
+import signal
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -20,7 +21,7 @@ from ...sandbox.bridge import Tool
 from ...sandbox.engine import Workers
 from ...sandbox.handlers import Events, Scripts
 from .choices import Choices
-from .life import Broken
+from .life import Broken, alarm
 from .plans import TOOLS, Plan
 
 READ: Final = "mail.read"
@@ -41,10 +42,24 @@ OPERATIONS: Final = {
 HELPERS: Final = """
 const text = (value) => JSON.stringify(value, (key, one) => typeof one === 'bigint' ? `${one}n` : one);
 const given = (what, is, should) => { if (text(is) !== text(should)) throw new Error(`given ${what}: ${text(is)}`); };
+for (const name of ['std', 'os', 'bjson', 'setTimeout', 'require', 'process', 'fetch', 'scriptArgs'])
+    if (globalThis[name] !== undefined) throw new Error(`it finds ${name}`);
 if (globalThis.seen !== undefined) throw new Error('something is left of an earlier call');
 globalThis.seen = 1;
 """
 CAUGHT: Final = "try { BODY } catch (error) { } finally { } return {};"
+
+
+HEAVY: Final = (
+    "const kept = []; for (let n = 0; n < 200; n++) kept.push(new Uint8Array(1e6).fill(1)); return;",
+    "for (;;);",
+    "for (;;) await null;",
+    "const deeper = () => deeper() + 1; deeper();",
+)
+"""More memory, time or stack than a script may use."""
+SHORT_MS: Final = 300
+"""So long what never ends may take; nobody can take it for an honest script that is slow."""
+NEVER_SECONDS: Final = 60
 
 
 class Task(NamedTuple):
@@ -52,6 +67,7 @@ class Task(NamedTuple):
 
     body: str
     meant: Answer
+    heavy: bool = False
 
 
 @cache
@@ -92,7 +108,10 @@ class Sandboxed:
         if effect.function != "producer":
             parts = f"consumers: {{{name}: {{{effect.function}: {code}}}}}"
         self.source = f"export default Keep.workflow({{name: 'w', topics: {{}}, {parts}}});"
-        answer = self.scripts.call(state, effect)
+        if task.heavy:
+            state = state._replace(policy=state.policy._replace(handler_call_ms=SHORT_MS))
+        with alarm(signal.SIGALRM, NEVER_SECONDS, Broken("SANDBOX", f"a call did not end in {NEVER_SECONDS} s")):
+            answer = self.scripts.call(state, effect)
         if not alike(answer, task.meant):
             raise Broken(
                 "SANDBOX",
@@ -103,8 +122,10 @@ class Sandboxed:
 
     def task(self, function: Function, row: Declaration, drawn: Answer, pending: list[Event]) -> Task:
         topic = json.dumps((row.subscribes or self.plan.topics)[0])
+        if self.choices.chance(2):
+            return Task(self.choices.of(HEAVY), Failed("limit"), heavy=True)
         if self.choices.chance(15):
-            return self.hostile(function, topic)
+            return self.hostile(function, row, topic)
         match drawn:
             case Failed(failure="script"):
                 return Task("throw new Error('it failed');", drawn)
@@ -153,7 +174,7 @@ class Sandboxed:
         wrong = any(k.topic not in self.plan.topics or not k.id or not t.strip() for k, t, _ in drawn.publications)
         return Task(body, Failed("bad_result") if wrong else drawn)
 
-    def hostile(self, function: Function, topic: str) -> Task:
+    def hostile(self, function: Function, row: Declaration, topic: str) -> Task:
         """Something that the function may not do, with a net around it."""
         forbidden = [code for name, code in OPERATIONS.items() if name not in MAY[function].split()]
         tasks = [(code, "forbidden") for code in forbidden]
@@ -164,6 +185,9 @@ class Sandboxed:
             tasks += [(twice, "forbidden"), (after, "forbidden"), ("Date.now();", "forbidden")]
             tasks += [("Math.random();", "forbidden")]
         elif function == "prepare":
+            foreign = [name for name in (*self.plan.topics, "nowhere") if name not in row.subscribes]
+            tasks += [(OPERATIONS["peek"].replace("TOPIC", js(name)), "forbidden") for name in foreign]
+            tasks += [(OPERATIONS["get"].replace("TOPIC", js(name)), "forbidden") for name in foreign]
             tasks += [
                 ("return {reservations: 1};", "bad_result"),
                 ("return {reservations: [], data: NaN};", "bad_result"),

@@ -10,7 +10,7 @@ import pytest
 from keepkernel import Accepted
 from keepkernel.fuzz.commands import WrongUsage, replay
 from keepkernel.fuzz.machines import law, levels
-from keepkernel.fuzz.machines.choices import by_chance, recorded
+from keepkernel.fuzz.machines.choices import Choices, by_chance, recorded
 from keepkernel.fuzz.machines.levels import LEVELS, Level, Trace, beginning
 from keepkernel.fuzz.machines.life import Coverage
 from keepkernel.fuzz.machines.machine import Failure, Watcher, run, scout
@@ -142,6 +142,38 @@ def test_a_host_that_calls_too_soon_is_found(monkeypatch: pytest.MonkeyPatch) ->
     watcher = lived("host", 50, store="memory:")
     assert watcher.first is not None
     assert watcher.first.what == "HOST"
+
+
+def test_what_goes_in_circles_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from keepkernel.adapters.host import Host
+    from keepkernel.fuzz.machines import machine
+
+    def circles(self: Host, workflow: str) -> None:
+        while True:
+            """Nothing ever comes of it."""
+
+    monkeypatch.setattr(machine, "HANGS_SECONDS", 0.2)
+    monkeypatch.setattr(Host, "turn", circles)
+    watcher = lived("host", 50, store="memory:")
+    assert watcher.first is not None
+    assert "in circles" in watcher.first.text
+
+
+def test_a_sandbox_that_lets_everything_pass_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from keepkernel.fuzz.machines.host import HostLife
+    from keepkernel.sandbox import bridge
+
+    class InSandbox(HostLife):
+        def __init__(self, choices: Choices, coverage: Coverage) -> None:
+            super().__init__(choices, coverage, "memory:")
+            self.in_sandbox = True
+
+    watcher = Watcher()
+    scout(InSandbox, watcher, (f"test/{n}" for n in range(4)))
+    assert watcher.first is None
+    monkeypatch.setattr(bridge, "allowed", lambda function, operation, made=(): True)
+    scout(InSandbox, watcher, (f"test/{n}" for n in range(200)))
+    assert watcher.first is not None
 
 
 # --- the law a second time -----------------------------------------------------------------------------
