@@ -38,7 +38,7 @@ export const COMMANDS = {
     refuseIf(state.run, 'retry_pending');
     const row = handlerNamed(state, command.handler);
     startRun(state, command, row);
-    if (!isBroken('dirty-cleared-at-end')) row.dirty = false;
+    if (!isBroken('dirty-at-start')) row.dirty = false;
   },
   create_retry(state, command, work) {
     requireGate(state, command.now);
@@ -107,7 +107,6 @@ export const COMMANDS = {
     refuseIf(state.mutation && state.mutation.status !== 'applied', 'record_open', state.mutation?.status);
     const [row, run] = commit(work, command);
     if (run.reserved.length) row.dirty = true; // SCHED-005
-    else if (isBroken('dirty-cleared-at-end')) row.dirty = false;
   },
   commit_producer(state, command, work) {
     const run = runInPhase(state, command.run, 'producer', 'executing');
