@@ -152,6 +152,14 @@ def test_titles_of_scripts_do_not_move_the_cursor(project: Project) -> None:
     assert "[bold]evil" in shown
 
 
+def test_every_command_speaks_json() -> None:
+    commands = get_command(app).commands
+    names = [name for name in commands if commands[name].callback.__module__ == work.__name__]
+    assert len(names) == 22
+    options = {name: {word for param in commands[name].params for word in param.opts} for name in names}
+    assert [name for name in names if "--json" not in options[name]] == []
+
+
 def test_every_command_has_an_example(project: Project) -> None:
     commands = [c for c in app.registered_commands if c.callback.__module__ == work.__name__]
     assert len(commands) == 22

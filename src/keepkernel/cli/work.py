@@ -442,7 +442,7 @@ def deploy(
 
 
 @app.command()
-def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")]) -> None:
+def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")], as_json: AsJson = False) -> None:
     """Write a small working project: mail files, a table, and a workflow that turns one into the other.
 
     Example: keepkernel init demo
@@ -455,6 +455,9 @@ def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folde
         raise fail(f"{folder} is there already; name a new folder") from None
     except OSError as error:
         raise fail(f"{folder}: {error.strerror}") from None
+    if as_json:
+        print_json({"made": [str(path) for path in made], "run": str(folder / "workflow.js")})
+        return
     for path in made:
         typer.echo(path)
     typer.echo(f"Run it: keepkernel run {folder / 'workflow.js'} --until-idle")
