@@ -191,7 +191,10 @@ def by_tests(*paths: str, **options: str) -> Callable[[Level, float], str]:
 
 
 KERNEL_SUITES: Final = ("tests/kernel", "tests/scenarios")
-SANDBOX_SUITES: Final = ("tests/sandbox",)
+SANDBOX_SUITES: Final = tuple(
+    f"tests/sandbox/test_{n}.py" for n in ("bridge", "handlers", "border", "loader", "hostile")
+)
+"""From the shortest to the longest."""
 CONTRACT: Final = ("tests/contract/test_stores.py",)
 
 

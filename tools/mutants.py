@@ -25,6 +25,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
+from queue import Queue
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,6 +34,8 @@ TESTS = ("tests/rules", "tests/kernel")
 MUTMUT = [sys.executable, "-m", "mutmut"]
 DETECTED = ("killed", "timeout", "segfault")
 UNDECIDED = ("not checked", "check was interrupted by user", "skipped")
+ENDLESS_S = 240
+"""No test takes so long in a sound kernel."""
 IGNORED = shutil.ignore_patterns(
     ".git", ".venv", "build", "reports", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info"
 )
@@ -125,7 +128,12 @@ def planted(source: str, mutant: Mutant) -> str | None:
 def noticed(copy: Path, tests: list[str]) -> bool:
     environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
-    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            command, cwd=copy, env=environment, capture_output=True, text=True, check=False, timeout=ENDLESS_S
+        )
+    except subprocess.TimeoutExpired:
+        return True  # A loop that never ends is noticed.
     if done.returncode not in (0, 1):
         raise RuntimeError(done.stdout + done.stderr)
     return done.returncode == 1
@@ -133,26 +141,31 @@ def noticed(copy: Path, tests: list[str]) -> bool:
 
 def tried_again(survivors: list[Mutant], tests: list[str]) -> dict[str, str]:
     """Name -> what became of it: `killed`, `survived`, or `gone` when the kernel has changed there."""
+    workers = 2 * (os.cpu_count() or 1)
     with tempfile.TemporaryDirectory(prefix="keepkernel-mutants-") as folder:
-        copy = Path(folder) / "copy"
-        stage(copy, ["kernel/*"], tests)
-        if noticed(copy, tests):
-            raise RuntimeError("the tests fail without a mutant; mend that first")
-        found = {}
-        for n, mutant in enumerate(survivors, 1):
+        free: Queue[Path] = Queue()
+        for n in range(workers):
+            stage(Path(folder) / str(n), ["kernel/*"], tests)
+            free.put(Path(folder) / str(n))
+
+        def one(mutant: Mutant) -> str:
+            copy = free.get()
             path = copy / "src" / "keepkernel" / mutant.module
             source = path.read_text()
             changed = planted(source, mutant)
-            if changed is None:
-                found[mutant.name] = "gone"
-                continue
-            path.write_text(changed)
             try:
-                found[mutant.name] = "killed" if noticed(copy, tests) else "survived"
+                path.write_text(changed or source)
+                found = "gone" if changed is None else "killed" if noticed(copy, tests) else "survived"
             finally:
                 path.write_text(source)
-            print(f"{n} of {len(survivors)}: {mutant.name}: {found[mutant.name]}", file=sys.stderr, flush=True)
-        return found
+                free.put(copy)
+            print(f"{mutant.name}: {found}", file=sys.stderr, flush=True)
+            return found
+
+        if noticed(Path(folder) / "0", tests):
+            raise RuntimeError("the tests fail without a mutant; mend that first")
+        with ThreadPoolExecutor(workers) as pool:
+            return dict(zip((m.name for m in survivors), pool.map(one, survivors), strict=True))
 
 
 def again(tests: list[str]) -> int:
