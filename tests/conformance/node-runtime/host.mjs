@@ -71,6 +71,7 @@ export class Host {
     this.store = store;
     this.ask = ask; // a function that sends a question to the world and returns its answer
     this.effects = [];
+    this.early = null; // an answer that came before its effect, in a broken variant
   }
 
   // One step, durable before anything else happens (HOST-001).
@@ -116,7 +117,7 @@ export class Host {
   async submit(command) {
     if (isBroken('send-before-commit') && command.type === 'send_mutation') {
       const [send] = step(this.store.state, command).effects ?? [];
-      if (send) await this.ask({ effect: send });
+      if (send) this.early = await this.ask({ effect: send });
     }
     const outcome = this.do(command);
     if (outcome.type === 'accepted') return this.effects.push(...outcome.effects);
@@ -132,8 +133,9 @@ export class Host {
     // HOST-002: a call that is too late never leaves, and that it did not happen is certain.
     const isLate = effect.type === 'send' && this.now > effect.send_by;
     const late = { type: 'failed', failure: 'network', message: 'too late to send' };
-    const { now = this.now, answer } = isLate ? { answer: late } : await this.ask({ effect, ...this.told(effect) });
-    this.now = now;
+    const reply = isLate ? { answer: late } : this.early ?? await this.ask({ effect, ...this.told(effect) });
+    const { now = this.now, answer } = reply;
+    Object.assign(this, { now, early: null });
     for (const command of respond(this.store.state, effect, answer, now)) {
       await this.submit({ now, run: effect.run, ...command });
     }
