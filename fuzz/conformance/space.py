@@ -41,6 +41,8 @@ POLICIES: Final[tuple[Policy, ...]] = tuple(
 """Numbers whose deadlines pass in different orders; the law holds for any."""
 
 Path = tuple[Command, ...]
+Route = tuple[tuple[int, int], ...]
+"""Moves, each by the number of its picture and its own place among the ways."""
 
 
 class Place(NamedTuple):
@@ -89,17 +91,6 @@ class Space:
             # In an order of their own, so that the tour does not depend on the order of the search.
             found.append(sorted(ways, key=lambda way: (name(way), repr(self.model.states[way.target]))))
         return found
-
-    @cached_property
-    def leaps(self) -> frozenset[tuple[int, int]]:
-        """The moves after which more inputs are done than before."""
-        done = [sum(e.status in ("consumed", "skipped") for e in state.events) for state in self.model.states]
-        return frozenset(
-            (number, n)
-            for number, ways in enumerate(self.ways)
-            for n, way in enumerate(ways)
-            if done[way.target] > done[number]
-        )
 
     @property
     def transitions(self) -> int:
@@ -161,20 +152,26 @@ class Space:
     @cached_property
     def shortest(self) -> dict[int, tuple[Place, Path]]:
         """A concrete state for each picture, and the fewest commands after the preamble that lead there."""
-        start = self.begin(self.policy)
+        known = self.reached(self.policy)
+        return {number: (place, path) for number, (place, path, _) in known.items()}
+
+    def reached(self, policy: Policy) -> dict[int, tuple[Place, Path, Route]]:
+        """The same with the moves of the way, for the pictures that can be reached with these numbers."""
+        start = self.begin(policy)
         first = self.number(start)
-        known: dict[int, tuple[Place, Path]] = {first: (start, ())}
+        known: dict[int, tuple[Place, Path, Route]] = {first: (start, (), ())}
         queue = deque([first])
         while queue:
             number = queue.popleft()
-            place, path = known[number]
-            for way in self.ways[number]:
+            place, path, route = known[number]
+            for n, way in enumerate(self.ways[number]):
                 if way.target in known:
                     continue
                 went = self.taken(way, place)
                 if went is not None and self.number(went[1]) == way.target:
                     command, onward = went
-                    known[way.target] = onward, path if command is None else (*path, command)
+                    path_on = path if command is None else (*path, command)
+                    known[way.target] = onward, path_on, (*route, (number, n))
                     (queue.appendleft if command is None else queue.append)(way.target)
         return known
 
@@ -230,30 +227,23 @@ def tour(space: Space, longest: int = 100) -> tuple[list[Walk], set[tuple[int, i
         (number, n) for number, ways in enumerate(space.ways) for n, way in enumerate(ways) if way.command is not None
     }
     walks: list[Walk] = []
-    for policy in (*POLICIES, *POLICIES):
-        barred: set[tuple[int, int]] = set()
-        while True:
-            before = len(missing)
-            commands = walk(space, policy, missing, barred, longest)
-            if len(missing) == before:
-                break
-            walks.append(Walk(policy, commands))
+    for policy in POLICIES:
+        for number, (_, _, route) in space.reached(policy).items():
+            for n in range(len(space.ways[number])):
+                if (number, n) in missing:
+                    walks.append(Walk(policy, walk(space, policy, (*route, (number, n)), missing, longest)))
     return walks, missing
 
 
-def walk(
-    space: Space, policy: Policy, missing: set[tuple[int, int]], barred: set[tuple[int, int]], longest: int
-) -> Path:
-    """One walk to as many transitions that are missing as it can take; the nearest comes first."""
+def walk(space: Space, policy: Policy, route: Route, missing: set[tuple[int, int]], longest: int) -> Path:
+    """One walk: along a route that is known, and then to whatever is missing nearby."""
     place = space.begin(policy)
-    number = space.number(place)
     commands = list(space.preamble())
-    while len(commands) < longest:
-        # An input that is done stays so, hence all is taken first that leaves it alone.
-        route = nearest(space, number, missing, barred, space.leaps) or nearest(space, number, missing, barred, NONE)
-        if route is None:
-            break
-        for source, n in route:
+    barred: set[tuple[int, int]] = set()
+    onward: Route | None = route
+    number = route[0][0]
+    while onward is not None and len(commands) < longest:
+        for source, n in onward:
             went = space.taken(space.ways[source][n], place)
             if went is None:  # With these numbers the deadline can not be the next one.
                 barred.add((source, n))
@@ -263,28 +253,24 @@ def walk(
             if command is not None:
                 commands.append(command)
                 missing.discard((source, n))
+        onward = nearest(space, number, missing, barred)
     return tuple(commands)
 
 
-NONE: Final[frozenset[tuple[int, int]]] = frozenset()
+NEARBY: Final = 300
+"""How many pictures are looked at before a walk ends and another begins."""
 
 
-def nearest(
-    space: Space,
-    start: int,
-    missing: set[tuple[int, int]],
-    barred: set[tuple[int, int]],
-    avoided: frozenset[tuple[int, int]],
-) -> list[tuple[int, int]] | None:
+def nearest(space: Space, start: int, missing: set[tuple[int, int]], barred: set[tuple[int, int]]) -> Route | None:
     came: dict[int, tuple[int, int] | None] = {start: None}
     queue = deque([start])
-    while queue:
+    while queue and len(came) < NEARBY:
         number = queue.popleft()
         for n, way in enumerate(space.ways[number]):
-            if (number, n) in barred or (number, n) in avoided:
+            if (number, n) in barred:
                 continue
             if (number, n) in missing:
-                return [*back(came, number), (number, n)]
+                return (*back(came, number), (number, n))
             if way.target not in came:
                 came[way.target] = (number, n)
                 queue.append(way.target)

@@ -25,7 +25,7 @@ DIED: Final = "the host died"
 
 
 class Tour(NamedTuple):
-    documents: list[Json]
+    documents: Iterator[Json]
     summary: Json
 
 
@@ -43,14 +43,15 @@ NO_ORDER: Final = "it needs deadlines to pass in an order that none of the polic
 
 def tour_documents(events: int = 1) -> Tour:
     space, made, left_out = walks(events)
-    documents = [
+    documents = (
         document(f"tour-{n:04}", space, [reset(walk.policy), *played(walk.policy, walk.commands)])
         for n, walk in enumerate(made, 1)
-    ]
+    )
     return Tour(
         documents,
         {
             "setup": space.setup.name,
+            "traces": len(made),
             "transitions": space.transitions,
             "taken": space.transitions - len(left_out),
             "left_out": dict.fromkeys(left_out, NO_ORDER),

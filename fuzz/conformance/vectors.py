@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,7 +40,7 @@ def files(events: int = 1) -> dict[str, bytes]:
     }
     counts = {
         "cases.ndjson.gz": len(steps),
-        "tour.itf.ndjson.gz": len(tour.documents),
+        "tour.itf.ndjson.gz": tour.summary["traces"],
         "crashes.itf.ndjson.gz": len(crashes),
     }
     manifest = {
@@ -104,8 +105,11 @@ def reasons(steps: list[Json]) -> Json:
 
 def packed(documents: Iterable[Json]) -> bytes:
     """One document in each line, compressed; the same documents always give the same bytes."""
-    lines = "".join(json.dumps(one, sort_keys=True, separators=(",", ":")) + "\n" for one in documents)
-    return gzip.compress(lines.encode(), 9, mtime=0)
+    made = BytesIO()
+    with gzip.GzipFile(fileobj=made, mode="wb", compresslevel=9, mtime=0) as file:
+        for one in documents:
+            file.write(json.dumps(one, sort_keys=True, separators=(",", ":")).encode() + b"\n")
+    return made.getvalue()
 
 
 def unpacked(data: bytes) -> Iterator[Json]:
