@@ -347,12 +347,15 @@ def remembered(corpus: Path) -> dict[str, Any]:
 # --- the command ---------------------------------------------------------------------------------------
 
 
-def fuzz(wanted: Wanted, *, as_json_text: bool = False, html: Path | None = None) -> int:
+def fuzz(wanted: Wanted, *, as_json_text: bool = False, html: Path | None = None, dask: str = "") -> int:
     """`keepkernel fuzz`: prints what it found, and returns the exit code."""
     checked(wanted)
     campaign = Campaign(wanted)
     with dashboard() as show:
-        campaign.run(show)
+        if dask:
+            on_dask(campaign, dask, show)
+        else:
+            campaign.run(show)
     written = campaign.write_failures()
     if html is not None:
         from .page import page
@@ -366,6 +369,17 @@ def fuzz(wanted: Wanted, *, as_json_text: bool = False, html: Path | None = None
     if campaign.troubles:
         return WRONG
     return 1 if campaign.found else 0
+
+
+def on_dask(campaign: Campaign, address: str, show: Callable[[Campaign], None]) -> None:
+    if find_spec("distributed") is None:
+        wrong_usage("--dask needs Dask distributed: pip install 'keepkernel[dask]'")
+    from .spread import run as run_spread
+
+    try:
+        run_spread(campaign, address, show)
+    except (OSError, ValueError) as error:
+        wrong_usage(f"no Dask scheduler answers at {address}: {error}")
 
 
 WRONG: Final = 3

@@ -24,6 +24,7 @@ def fuzz(
     ] = None,
     fault: Annotated[str, typer.Option(metavar="NAME", help="Attack the system with this seeded fault in it.")] = "",
     profile: Annotated[str, typer.Option(help="ci (60 s), dev, campaign, or crosshair for the kernel machine.")] = "ci",
+    dask: Annotated[str, typer.Option(metavar="ADDRESS", help="Work on this Dask cluster, tcp://HOST:PORT.")] = "",
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report to look at.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -44,7 +45,7 @@ def fuzz(
     wanted = campaign.Wanted(
         level or "", store, seconds, workers, seed, corpus or campaign.CORPUS, fault, profile
     )  # fmt: skip
-    end(lambda: campaign.fuzz(wanted, as_json_text=as_json, html=html))
+    end(lambda: campaign.fuzz(wanted, as_json_text=as_json, html=html, dask=dask))
 
 
 @app.command()
