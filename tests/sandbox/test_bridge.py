@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from typing import Any
 
 import pytest
 from boxed import LONG_MS, TOOLS, Watched, run_body, workflow
@@ -10,7 +11,7 @@ from keepkernel.kernel.capabilities import CAPABILITIES
 from keepkernel.kernel.respond import Failed
 from keepkernel.sandbox import bridge
 from keepkernel.sandbox.bridge import Asked, Job, Returned
-from keepkernel.sandbox.engine import Limits, Workers
+from keepkernel.sandbox.engine import Limits, Worker, Workers
 
 CALLS = {
     "read": "ctx.gmail.search({})",
@@ -32,7 +33,7 @@ def test_a_function_does_what_the_table_allows_and_nothing_else(
     if operation == "mutate" and function == "mutate":
         assert ran.said == Asked("mutate", "gmail.send", ({},))
     elif operation in CAPABILITIES[function]:
-        assert ran.said == Returned('"done"')
+        assert ran.said == Returned(None if operation == "publish" else '"done"')  # A publication has no answer.
         assert [asked.operation for asked in ran.asked] == [operation]
     else:
         assert isinstance(ran.said, Failed)
@@ -164,13 +165,44 @@ def test_time_spent_in_operations_counts(workers: Watched) -> None:
 
 def test_operations_are_answered_in_their_order_until_none_is_left(workers: Watched) -> None:
     body = """
-        const [a, b] = await Promise.all([ctx.publish("t", 1), ctx.publish("t", 2)]);
+        const [a, b] = await Promise.all([ctx.gmail.search(1), ctx.gmail.search(2)]);
         ctx.gmail.search({n: 3}).then((found) => ctx.publish("t", found));
         return [a, b];
     """
     ran = run_body(workers, "producer", body, answer=lambda asked: f'"{asked.args[-1]}"')
     assert ran.said == Returned('["1","2"]')
     assert [asked.args[-1] for asked in ran.asked] == [1, 2, {"n": 3}, "{'n': 3}"]
+
+
+def test_publications_wait_for_nobody_and_come_in_their_order_with_the_end(
+    workers: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = "for (let n = 1; n <= 3; n++) await ctx.publish('t', n); ctx.publish('t', 4); return 5"
+    sent: list[dict[str, Any]] = []
+    send = Worker.send
+
+    def heard(worker: Worker, message: dict[str, Any], deadline: float) -> None:
+        sent.append(message)
+        send(worker, message, deadline)
+
+    monkeypatch.setattr(Worker, "send", heard)
+    ran = run_body(workers, "next", body)
+    assert ran.said == Returned("5")
+    assert [asked.args[-1] for asked in ran.asked] == [1, 2, 3, 4]
+    assert [*sent[1:]] == [{"drop": True}], "the call, its end, and nothing in between"
+
+
+def test_a_publication_that_is_refused_ends_the_run_before_what_was_asked_after_it(workers: Watched) -> None:
+    refused = Failed("bad_result", "no such topic")
+    body = "try { await ctx.publish('t', 1) } catch { await ctx.publish('t', 2) } await ctx.gmail.search({})"
+    ran = run_body(workers, "producer", body, answer=lambda asked: refused if asked.operation == "publish" else '"x"')
+    assert (ran.said, [asked.operation for asked in ran.asked]) == (refused, ["publish"])
+
+
+def test_a_script_that_waits_for_nothing_after_it_published_is_told_so(workers: Watched) -> None:
+    ran = run_body(workers, "next", "await ctx.publish('t', 1); await new Promise(() => {})")
+    assert isinstance(ran.said, Failed)
+    assert "waits for something that never comes" in ran.said.message
 
 
 def test_a_failed_operation_ends_the_run_and_can_not_be_caught(workers: Watched) -> None:
