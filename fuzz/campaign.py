@@ -81,7 +81,17 @@ class Wanted(NamedTuple):
     def levels(self) -> tuple[Level, ...]:
         if PROFILES[self.profile].backend:
             return ("values",)
+        if self.fault and not self.level:
+            return (machine_of(self.fault),)
         return (self.level,) if self.level else LEVELS
+
+
+def machine_of(fault: str) -> Level:
+    """The machine that attacks where a seeded fault sits; scripts run in the machine of the host."""
+    from .faults import CATALOGUE
+
+    level = CATALOGUE[fault].level
+    return "host" if level == "sandbox" else level
 
 
 class Report(NamedTuple):
