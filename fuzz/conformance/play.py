@@ -14,7 +14,7 @@ from ...spec.readings import READINGS, all_swaps
 from ...spec.variants import swapped
 from .channel import Channel, GaveUp, Hello, Trouble, Unsupported
 from .profile import Profile, Translator
-from .rules import command_name, shown
+from .rules import blamed, command_name, shown
 from .verdict import Divergence, Judge, plain_state
 
 Json = dict[str, Any]
@@ -388,12 +388,9 @@ class Player:
         answer = self.channel.ask("recover", {"now": now, "message": DIED})
         told = self.translator.ours(answer)
         text = "recovery leaves another state than the law says"
-        rows = self.judge.rows(plain_state(state), told.get("state"))
         divergence = self.judge.same_state("another recovery", fired[0], state, told.get("state"), "recover", text)
         if divergence is not None:
-            from .rules import blamed
-
-            more = blamed([row.field for row in rows], tuple(fired), "recover")
+            more = blamed([row.field for row in divergence.rows], tuple(fired))
             return divergence._replace(rules=tuple(dict.fromkeys((*more[:1], *fired, *more))))
         other = self.judge.rows(effects, told.get("effects"), "effects")
         if other:

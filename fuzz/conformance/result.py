@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 from xml.etree import ElementTree
 
 from ...kernel.codec import to_plain
-from ...kernel.types import State
 from .fates import FATES
 from .play import Do, Kill, KillDuring, Meet, Move, Recover, Script
 from .rules import SPEC_VERSION, in_words, seen_at
@@ -319,6 +318,3 @@ def sequence(cause: Cause) -> str:
         made.append(f'<path d="M{left} {y}H{right}m-7-4l7 4l-7 4" fill="none" stroke="{colour}"/>')
     made.append(f'<text x="{left + 10}" y="{height - 8}" fill="#a00">{escape(cause.divergence.kind)}</text></svg>')
     return "".join(made)
-
-
-__all__ = ["Result", "State", "as_json", "html", "junit", "script_document", "told"]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ...kernel import boundary
 from ...kernel import commands as c
@@ -129,21 +129,21 @@ FIELD_RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
 )  # fmt: skip
 """A field that differs -> the rules that speak of it, those that say most first."""
 
-ENDS: Final = {
-    "failed:logic": "FAIL-004",
-    "paused:transient": "FAIL-003",
-    "crashed": "FAIL-003",
-    "failed:internal": "RUN-008",
-    "paused:approval": "RUN-008",
+UNCALLED_FOR: Final = {
+    "handlers.transient_failures": "FAIL-005",
+    "handlers.logic_failures": "FAIL-005",
+    "events.status": "EVENT-002",
+    "events.owner": "EVENT-002",
 }
+"""The rule that forbids a change of the field in a step that has nothing to do with it."""
 
 
-def blamed(fields: Iterable[str], fired: tuple[str, ...], command: str) -> tuple[str, ...]:
+def blamed(fields: Iterable[str], fired: tuple[str, ...]) -> tuple[str, ...]:
     """The rules that a difference in these fields breaks, the likeliest first: of those that the step shows."""
     found: list[str] = []
     for field in fields:
         rules = next((rules for pattern, rules in FIELD_RULES if re.search(rf"(^|\.){pattern}", field)), ())
-        found += [rule for rule in rules if rule in fired] or list(rules[:1])
+        found += [rule for rule in rules if rule in fired] or [UNCALLED_FOR.get(field, rule) for rule in rules[:1]]
     general = {"STEP-001", "STEP-002", "HOST-009"}
     ranked = sorted(dict.fromkeys(found), key=lambda rule: (rule not in fired, -found.count(rule), found.index(rule)))
     return tuple(dict.fromkeys((*ranked, *(rule for rule in fired if rule not in general)))) or ("STEP-001",)
@@ -207,25 +207,9 @@ UNSEEN_REASONS: Final[dict[str, str]] = {
 
 def seen_at(level: str) -> tuple[str, ...]:
     """The rules that a run at this level can show."""
-    return (
-        tuple(
-            rule
-            for rule in titles()
-            if UNSEEN.get(rule, AT_BEHAVIOUR if level == "behaviour" else "") in ALLOWED[level]
-        )
-        if level == "behaviour"
-        else tuple(rule for rule in titles() if rule not in UNSEEN)
-    )
-
-
-ALLOWED: Final[dict[str, tuple[str, ...]]] = {"behaviour": (AT_BEHAVIOUR,)}
-
-
-# --- differences -------------------------------------------------------------------------------------
+    hidden = {rule for rule, why in UNSEEN.items() if level != "behaviour" or why != AT_BEHAVIOUR}
+    return tuple(rule for rule in titles() if rule not in hidden)
 
 
 def command_name(command: Command) -> str:
     return NAMES[type(command)]
-
-
-Json = dict[str, Any]

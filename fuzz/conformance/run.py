@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from ...kernel.codec import DecodeError, from_plain
 from ...kernel.commands import Command
@@ -220,6 +220,3 @@ def read_move(document: Json) -> Move:
     if op == "meet" and document["fate"] in FATES:
         return Meet(document["fate"])
     raise ValueError(f"{op!r} is not a move")
-
-
-FOLDER: Final = Path()

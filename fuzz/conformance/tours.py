@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
 from ...kernel import commands as c
@@ -100,7 +100,7 @@ def state_text(state: State) -> str:
 FIELDS: Final = sorted((f'"{name}":', at) for at, name in enumerate(State._fields))
 
 
-@cache
+@lru_cache(maxsize=10_000)
 def part_text(part: object) -> str:
     return text(part)
 

@@ -1,7 +1,7 @@
 """One answer of a runtime against the law: whether it is the same, and if not, which rule is broken and how badly."""
 
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 from ...kernel.codec import DecodeError, from_plain, to_plain
@@ -92,7 +92,7 @@ SORTED: Final = {"events": "seq", "handlers": "declared", "grants": "tool", "app
 """Lists whose order does not matter, and what puts them in order."""
 
 
-@cache
+@lru_cache(maxsize=10_000)
 def plain_row(row: Any) -> Any:
     return to_plain(row)
 
@@ -237,7 +237,7 @@ class Judge:
         rows = self.rows(plain_state(law.state), told.get("state"))
         if rows:
             text = f"after {name} the state is not what the law says"
-            rules = blamed([row.field for row in rows], fired, name)
+            rules = blamed([row.field for row in rows], fired)
             return Divergence("another state", rules, name, text, rows, broken(before, command, told))
         for field, kind in (("effects", "other effects"), ("retired", "other rows leave")):
             if field not in told and not whole:
@@ -245,7 +245,7 @@ class Judge:
                 continue
             rows = self.rows(plain_row(getattr(law, field)), told.get(field), field)
             if rows:
-                rules = blamed([row.field for row in rows], fired, name)
+                rules = blamed([row.field for row in rows], fired)
                 return Divergence(kind, rules, name, f"after {name} the {field} are not what the law says", rows)
         return None
 
@@ -254,7 +254,7 @@ class Judge:
         rows = self.rows(plain_state(law), told)
         if not rows:
             return None
-        fields = blamed([row.field for row in rows], (), command)
+        fields = blamed([row.field for row in rows], ())
         return Divergence(kind, (rule, *fields), command, text, rows, broken_state(told))
 
 

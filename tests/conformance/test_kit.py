@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from keepkernel.cli import app
 from keepkernel.fuzz.commands import WrongUsage
-from keepkernel.fuzz.conformance import cases, profile, result, run, tours
+from keepkernel.fuzz.conformance import profile, result, run, tours, vectors
 from keepkernel.fuzz.conformance.behaviour import Worldly
 from keepkernel.fuzz.conformance.play import Do, Found, Kill, Meet, Player, Recover, Script
 from keepkernel.fuzz.conformance.profile import PLAIN, Profile
@@ -82,9 +82,8 @@ def shortest(player: Player, found: Found | None) -> Found:
 
 def test_the_reference_conforms_to_itself(runs: Runs) -> None:
     player = runs()
-    chosen = cases.cases()[::15]
-    for case in chosen:
-        assert player.play(Script(case.before.policy, (Do(case.command),), case.before)) is None
+    for state, command in [*vectors.single_steps()][::15]:
+        assert player.play(Script(state.policy, (Do(command),), state)) is None
     for walk in tours.walks()[1][::100]:
         assert player.play(Script(walk.policy, tuple(Do(command) for command in walk.commands))) is None
     assert player.commands > 200
