@@ -2,7 +2,7 @@
 
 import tomllib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -156,13 +156,25 @@ def below(kind: Any, place: str) -> set[str]:
 # --- translation -------------------------------------------------------------------------------------
 
 
+ENVELOPES: Final = ("state", "outcome", "command")
+"""What documents stand in; paths begin below them."""
+
+
+def inverse(names: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Our path of each name, and theirs of its last part."""
+    for theirs, ours in names.items():
+        place, _, leaf = theirs.rpartition(".")
+        known = ours.rpartition(".")[2]
+        yield f"{place}.{known}" if place else known, leaf
+
+
 class Translator:
     """Documents of the runtime as ours, and commands of ours as the runtime's; it counts what it was used for."""
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self.used: Counter[str] = Counter()
-        self._theirs = {ours: theirs for theirs, ours in profile.names.items()}
+        self._theirs = dict(inverse(profile.names))
         self._values_out = {
             field: {ours: theirs for theirs, ours in values.items()} for field, values in profile.values.items()
         }
@@ -186,6 +198,8 @@ class Translator:
             for key, inner in value.items():
                 ours, written = name(place, key)
                 path = f"{place}.{ours}" if place else ours
+                if ours in ENVELOPES and isinstance(inner, dict):
+                    path = ""
                 made[written] = self._walk(inner, path, name, leaf)
             return made
         if isinstance(value, list):
@@ -204,7 +218,7 @@ class Translator:
     def _out_name(self, place: str, key: str) -> tuple[str, str]:
         dotted = f"{place}.{key}" if place else key
         theirs = self._theirs.get(dotted) or self._theirs.get(key)
-        return key, key if theirs is None else theirs.rpartition(".")[2]
+        return key, key if theirs is None else theirs
 
     def _in_value(self, path: str, value: Any) -> Any:
         field = path.rpartition(".")[2]

@@ -240,6 +240,15 @@ def test_names_values_and_none_are_read_and_written() -> None:
     assert {*translator.used} == {"names.reserved_by_run_id", "values.status", "none.owner"}
 
 
+def test_a_dotted_name_holds_in_one_place_alone() -> None:
+    translator = profile.Translator(profile.read({"names": {"run.why": "status"}, "none": {"events.owner": "null"}}))
+    theirs = {"type": "accepted", "state": {"run": {"why": "active"}, "events": [{"owner": None, "why": 1}]}}
+    ours = {"type": "accepted", "state": {"run": {"status": "active"}, "events": [{"owner": "", "why": 1}]}}
+    assert translator.ours(theirs) == ours
+    assert translator.theirs(ours["state"]) == theirs["state"]
+    assert translator.theirs({"status": "draft"}) == {"status": "draft"}
+
+
 @pytest.mark.parametrize(
     ("table", "words"),
     [
