@@ -238,8 +238,9 @@ class Translator:
         field = path.rpartition(".")[2]
         if value == "" and "null" in (self.profile.none.get(path), self.profile.none.get(field)):
             return None
-        if field == "type" and isinstance(value, str):
-            return self._theirs.get(value, value)
+        if field == "type" and isinstance(value, str) and value in self._theirs:
+            self.used[f"names.{self._theirs[value]}"] += 1
+            return self._theirs[value]
         for name in (path, field):
             values = self._values_out.get(name)
             if values is not None and isinstance(value, str) and value in values:

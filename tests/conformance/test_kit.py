@@ -237,7 +237,28 @@ def test_names_values_and_none_are_read_and_written() -> None:
     ours = {"type": "create_run", "events": [{"owner": "", "status": "consumed"}]}
     assert translator.ours(theirs) == ours
     assert translator.theirs(ours) == theirs
-    assert {*translator.used} == {"names.reserved_by_run_id", "values.status", "none.owner"}
+    assert {*translator.used} == {"names.reserved_by_run_id", "names.startRun", "values.status", "none.owner"}
+
+
+def test_a_runtime_with_other_words_conforms_by_its_profile(runs: Runs) -> None:
+    story = script(*SENT, c.ApplyMutation(8, "r1", "call"), c.Emitting(9, "r1"), c.CommitConsumer(10, "r1"))
+    assert runs("--dialect").play(story) is not None
+    words = profile.read(
+        {
+            "names": {"reserved_by_run_id": "owner", "startRun": "create_run"},
+            "values": {"events.status": {"done": "consumed"}},
+            "none": {"owner": "null"},
+        }
+    )
+    player = Player([*DRIVER, "--dialect"], words, 30)
+    try:
+        assert player.play(story) is None
+        assert player.play(Script(Policy(), (*story.moves, Kill(), Recover(11)))) is None
+    finally:
+        player.close()
+    assert player.translator.used["values.events.status"] > 0
+    assert [*run.unused(words, {*player.translator.used})] == []
+    assert player.judge.excused == {}
 
 
 def test_a_dotted_name_holds_in_one_place_alone() -> None:

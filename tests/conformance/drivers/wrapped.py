@@ -1,6 +1,6 @@
 """A driver around the reference itself, with faults and bad manners that can be switched on, to test the kit.
 
-    python wrapped.py [--fault NAME] [--manners NAME]
+    python wrapped.py [--fault NAME] [--manners NAME] [--dialect]
 
 A fault is the name of another reading of the law, or one of FAULTS below. Its store is a file of JSON lines.
 """
@@ -332,6 +332,19 @@ def write(message: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
+def in_dialect(value: Any) -> Any:
+    """An answer in other words: another name for `owner`, null for nobody, another word for `consumed`."""
+    if isinstance(value, list):
+        return [in_dialect(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    made = {name: in_dialect(inner) for name, inner in value.items()}
+    if "owner" in made:
+        made["reserved_by_run_id"] = made.pop("owner") or None
+        made["status"] = "done" if made["status"] == "consumed" else made["status"]
+    return made
+
+
 def misbehave(manners: str, request: dict[str, Any], count: int) -> bool:
     """Break the protocol at some commands; true when the request is not to be answered."""
     command = request.get("command", {}).get("type")
@@ -360,6 +373,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--fault", default="", choices=["", *FAULTS, *STORE_FAULTS, *READINGS])
     parser.add_argument("--manners", default="", choices=["", *MANNERS])
+    parser.add_argument("--dialect", action="store_true", help="speak in other words")
     options = parser.parse_args()
     driver = Driver(options.fault, options.manners)
     if options.manners == "silent-start":
@@ -371,7 +385,10 @@ def main() -> None:
             request = json.loads(line)
             if misbehave(options.manners, request, count):
                 continue
-            write({"id": request["id"], **driver.answer(request)})
+            if options.dialect and request.get("command", {}).get("type") == "startRun":
+                request["command"]["type"] = "create_run"
+            answer = driver.answer(request)
+            write({"id": request["id"], **(in_dialect(answer) if options.dialect else answer)})
             if request["op"] == "quit":
                 return
 
