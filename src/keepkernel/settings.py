@@ -128,12 +128,14 @@ def store_beside(folder: Path, settings: Settings) -> str:
 
 
 def find_store(folder: Path) -> str:
-    """The store that is meant where none is named: of this folder, of one above it, or of the only one below it."""
+    """The store that is meant where none is named: of this folder, or of the only one right below it.
+
+    Not of one above it: a folder that has no store yet would change that of another project.
+    """
     if os.environ.get(VARIABLE):
         return os.environ[VARIABLE]
-    for here in (folder, *folder.parents):
-        if found := store_in(here):
-            return found
+    if found := store_in(folder):
+        return found
     children = sorted({child.resolve() for child in folder.iterdir() if child.is_dir() and os.access(child, os.X_OK)})
     below = {child: found for child in children if (found := store_in(child))}
     if len(below) == 1:

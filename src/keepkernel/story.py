@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
+from .adapters.connectors.base import Call
 from .book import Book, Chapter, NotFound
 from .kernel import commands as c
 from .kernel import gate
@@ -211,6 +212,7 @@ def escalation(chapter: Chapter, now: int) -> Document | None:
         "tool": record.tool,
         "attempted": parsed(record.params),
         "key": record.key,
+        "sent_as": Call(record.key).name,
         "claim": run.title,
         "inputs": chapter.titles(run.reserved),
         "status": record.status,
@@ -220,7 +222,8 @@ def escalation(chapter: Chapter, now: int) -> Document | None:
         "verification": way,
         "may_land_until": when(record.may_land_until),
         "check": (
-            f"look at the target of {record.tool} for a change with these parameters or the key {record.key}; "
+            f"look at the target of {record.tool} for a change with these parameters, or with the mark "
+            f"{Call(record.key).name}, which was sent along; "
             + ("it can not land any more" if landed else f"it may still land until {when(record.may_land_until)}")
         ),
         "choices": [choice(state, record.run, name, now) for name in RESOLUTIONS],

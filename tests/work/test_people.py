@@ -54,7 +54,7 @@ def test_the_newest_are_listed_when_there_are_many(project: Project) -> None:
 def test_explain_tells_the_story_of_an_event_and_of_a_run(project: Project) -> None:
     project.publish("m1")
     waiting = project.ask("explain", "mail/m1")
-    assert "keepkernel skip m1" in waiting["remedies"]
+    assert f"keepkernel skip m1 --store {project.store}" in waiting["remedies"]
     project.run()
     event = project.ask("explain", "mail/m1")
     told = "\n".join(event["story"])
@@ -117,7 +117,8 @@ def uncertain(project: Project, mode: str = "lost") -> str:
     assert record["inputs"] == ["Mail m1"]
     assert record["verifiable"] is True
     assert record["verification"] == "the target can be asked; it was asked 2 times, and did not settle it"
-    assert record["key"] in record["check"]
+    assert record["sent_as"] == Call(record["key"]).name
+    assert record["sent_as"] in record["check"]
     possible = {choice["as"]: choice["possible"] for choice in record["choices"]}
     assert possible == {"try-again": True, "didnt-happen": False, "skip": True, "happened": True}
     mutation: str = record["mutation"]
@@ -297,7 +298,8 @@ def test_a_store_in_memory_is_for_trying_things_out(project: Project) -> None:
 
 
 def test_old_versions_are_kept(project: Project) -> None:
-    from keepkernel.runtime import Archive, People, opened, version_of
+    from keepkernel.adapters.connectors.base import Call
+from keepkernel.runtime import Archive, People, opened, version_of
     from keepkernel.settings import place_of
 
     first = project.file.read_text()
@@ -330,12 +332,12 @@ def test_several_workflows_in_one_host(project: Project) -> None:
     assert "workflow" in project.keep("inputs").stdout.splitlines()[0]
 
 
-def test_the_store_is_found_from_below_and_from_above(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_store_is_found_from_above_and_never_from_below(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.publish("m1")
-    below = project.folder / "deep" / "deeper"
+    below = project.folder / "another" / "project"
     below.mkdir(parents=True)
     monkeypatch.chdir(below)
-    assert "Mail m1" in project.keep("inputs").stdout
+    assert "there is no store here" in project.keep("inputs", code=2).stderr
     monkeypatch.chdir(project.folder.parent)
     assert "Mail m1" in project.keep("inputs").stdout
     second = project.folder.parent / "second"

@@ -5,6 +5,7 @@ can not be used; 3 not finished: it was stopped before.
 """
 
 import json
+import shlex
 import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -67,7 +68,16 @@ def ask(store: str, request: Document, config: Path | None = None) -> Document:
         raise fail(str(error)) from None
     if "error" in answer:
         raise fail(str(answer["error"]))
-    return answer
+    return for_store(answer, store) if store else answer
+
+
+def for_store(value: Any, store: str) -> Any:
+    """What is proposed is for the store that was asked for, and says so."""
+    if isinstance(value, str) and value.startswith("keepkernel "):
+        return f"{value} --store {shlex.quote(store)}"
+    if isinstance(value, dict):
+        return {name: for_store(inner, store) for name, inner in value.items()}
+    return [for_store(inner, store) for inner in value] if isinstance(value, list) else value
 
 
 def print_json(document: Document) -> None:
