@@ -139,7 +139,9 @@ class Sandboxed:
             case Called():
                 call = f"await ctx.sheets.append({literal(drawn.params)});"
                 # Nothing comes back from the call, and nothing that stands around it runs.
-                return Task(self.choices.of((call, CAUGHT.replace("BODY", call), f"return {call[6:]}")), drawn)
+                again = f"try {{ {call} }} catch (error) {{ }} finally {{ {OPERATIONS['mutate']} }}"
+                ways = (call, CAUGHT.replace("BODY", call), f"return {call[6:]}", again)
+                return Task(self.choices.of(ways), drawn)
             case CalledNothing():
                 return Task("return;", drawn)
             case Finished():
