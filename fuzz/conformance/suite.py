@@ -29,6 +29,8 @@ from .verdict import Divergence
 
 QUICK: Final = "single steps"
 """The part that is played to its end in any case, so that a cause is told by its best example."""
+CHANCE: Final = 0.2
+"""The share of the time that chance gets, however long the suite takes."""
 ENOUGH: Final = 40
 """Divergences of one cause after which the kit looks no further for it."""
 SHRINK_S: Final = 20.0
@@ -71,6 +73,7 @@ class Suite:
     def run(self, until: float) -> None:
         """The whole suite, then chance until the time is up; a suite that has found something ends then, too."""
         self.until = until
+        share = (until - time.monotonic()) * CHANCE
         hello = self.player.up()
         if "load" in hello.supports:
             self.part(QUICK, (Script(state.policy, (Do(command),), state) for state, command in vectors.single_steps()))
@@ -80,7 +83,8 @@ class Suite:
         self.part("crashes", crash_scripts(space))
         self.part("crash points", point_scripts(space, len(hello.crash_points)))
         self.part("walks of the tour", tour, len(walks))
-        self.chance(until)
+        # A slow suite must not take all the time from chance, unless there is enough to tell already.
+        self.chance(until if self.found else max(until, time.monotonic() + share))
 
     def part(self, what: str, scripts: Iterable[Script], of: int = 0) -> None:
         self.parts[what] = 0

@@ -1,6 +1,7 @@
 """The kit finds what is wrong with a runtime, says which rule it breaks, and outlives its bad manners."""
 
 import json
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from keepkernel.fuzz.conformance import profile, result, run, tours, vectors
 from keepkernel.fuzz.conformance.behaviour import Worldly
 from keepkernel.fuzz.conformance.play import Do, Found, Kill, Meet, Player, Recover, Script
 from keepkernel.fuzz.conformance.profile import PLAIN, Profile
-from keepkernel.fuzz.conformance.suite import Progress, Suite
+from keepkernel.fuzz.conformance.suite import Chooser, Progress, Suite
 from keepkernel.kernel import commands as c
 from keepkernel.kernel.policy import Policy
 from keepkernel.kernel.types import Declaration, Key, Publication
@@ -102,6 +103,14 @@ def test_what_was_answered_survives_a_kill_and_is_recovered(runs: Runs) -> None:
 def test_a_step_that_is_cut_is_done_or_not(runs: Runs, point: int) -> None:
     moves = (*script(*BEGUN).moves, Do(c.RecordMutation(6, "r1", "sheets.append", "{}", True), point), Recover(8))
     assert runs().play(Script(Policy(), moves)) is None
+
+
+def test_walks_by_chance_conform_and_are_the_same_again(runs: Runs) -> None:
+    made = [[Chooser(random.Random(seed)).script() for seed in range(5)] for _ in range(2)]
+    assert made[0] == made[1]
+    assert sum(len(one.moves) for one in made[0]) > 100
+    for one in made[0]:
+        assert runs().play(one) is None
 
 
 # --- faults ------------------------------------------------------------------------------------------
