@@ -6,6 +6,8 @@ import shutil
 import pytest
 from desk import Project
 
+from keepkernel.adapters.connectors.base import Call
+
 PYTHON_REPAIR = """
 import json, pathlib, sys
 evidence = json.load(sys.stdin)
@@ -298,8 +300,7 @@ def test_a_store_in_memory_is_for_trying_things_out(project: Project) -> None:
 
 
 def test_old_versions_are_kept(project: Project) -> None:
-    from keepkernel.adapters.connectors.base import Call
-from keepkernel.runtime import Archive, People, opened, version_of
+    from keepkernel.runtime import Archive, People, opened, version_of
     from keepkernel.settings import place_of
 
     first = project.file.read_text()
