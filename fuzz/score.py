@@ -61,11 +61,11 @@ SEARCHES: Final[tuple[tuple[str, Caller], ...]] = (
     ("no-reconcile", "honest"),
     ("consumer", "honest"),
     ("consumer", "adversary"),
+    ("bookkeeping", "adversary"),
     ("batch", "honest"),
     ("main", "honest"),
     ("main", "adversary"),
     ("bookkeeping", "honest"),
-    ("bookkeeping", "adversary"),
     ("chain", "honest"),
 )
 WALKS: Final = (("main", 2), ("chain", 2), ("bookkeeping", 2), ("batch", 3), ("consumer", 3))
