@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from importlib import import_module
 from itertools import count
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -321,6 +322,7 @@ def score(*, only: str, detector: str, seconds: float, as_json_text: bool) -> in
     """Every fault, or one, against every detector, or one: 0 when all are found and nothing is found in soundness."""
     faults = chosen_faults(only)
     detectors = chosen_detectors(detector)
+    load_machines()
     tasks = planned(faults, detectors, seconds)
     if not tasks:
         wrong_usage(f"{detector or 'no detector'} does not look at faults of this level")
@@ -331,6 +333,14 @@ def score(*, only: str, detector: str, seconds: float, as_json_text: bool) -> in
     document = summary(faults, detectors, tasks, done, time.monotonic() - began)
     print(json.dumps(document, indent=2, ensure_ascii=False) if as_json_text else "\n".join(lines(document)))
     return {"complete": 0, "incomplete": 1, "void": 1}.get(document["verdict"], 3)
+
+
+def load_machines() -> None:
+    """Once, before any process is forked, so that all of them have the same."""
+    try:
+        import_module(".machines.levels", __package__)
+    except ModuleNotFoundError as error:
+        wrong_usage(f"{error.name} is missing: pip install 'keepkernel[test]'")
 
 
 def chosen_faults(only: str) -> list[str]:
