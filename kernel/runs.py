@@ -28,6 +28,7 @@ from .types import (
     Effect,
     EndStatus,
     Error,
+    ErrorCause,
     GrantMode,
     Handler,
     HandlerKind,
@@ -302,11 +303,14 @@ TRIGGERS: Final[dict[EndStatus, str]] = {
     "crashed": "crash",
 }
 
+APPROVALS: Final[tuple[ErrorCause, ...]] = ("auth", "permission", "request")
+"""What a run that pauses for approval can lack (RUN-008)."""
+
 
 def end_run(state: State, c: EndRun) -> Accepted:
     """A run failed, paused or crashed: the boundary alone decides what follows (RUN-007)."""
     run = active_run(state, c.run)
-    require((c.status == "paused:approval") == bool(c.cause), "cause_mismatch", c.cause)
+    require(c.cause in (APPROVALS if c.status == "paused:approval" else ("",)), "cause_mismatch", c.cause)
     side = boundary.side(run, state.mutation)
     if side == "UNCERTAIN":
         return end_uncertain(state, run, c)
@@ -383,7 +387,6 @@ def status_error(state: State, run: Run, c: EndRun) -> Error | None:
         return Error("internal", "", run.id, c.message, "", None)
     if c.status != "paused:approval":
         return None
-    require(c.cause in ("auth", "permission", "request"), "cause_mismatch", c.cause)
     if c.cause == "request":
         return Error("approval", "request", run.id, c.message, "", asked(state, run))
     if c.cause == "permission":

@@ -137,6 +137,10 @@ def test_an_approval_pause_and_no_other_names_what_is_missing() -> None:
     preparing.refuses("cause_mismatch", "RUN-008", EndRun, "crashed", cause="auth")
     for cause in ("transient", "logic", "host"):
         preparing.refuses("cause_mismatch", "RUN-008", EndRun, "paused:approval", cause=cause)
+    uncertain = flow().deployed(FILE).event("m1").run_to("in_flight")
+    for cause in ("transient", "logic", "host"):
+        uncertain.refuses("cause_mismatch", "RUN-008", EndRun, "paused:approval", cause=cause)
+    assert uncertain.end("paused:approval", cause="permission").run.status == "paused:reconciliation"
 
 
 @pytest.mark.rule("RUN-009")
