@@ -327,7 +327,7 @@ def finals_stay(step: Step) -> Rows:
     ON_STEPS,
     "INV-009",
     "USER-001",
-    "only a person skips: an event nobody has taken, a rejected request's, or those of a mutation given up",
+    "only a person skips: an event nobody has taken, a rejected request's, or all those of a mutation given up",
     sometimes=lambda s: isinstance(s.command, c.SkipMutation) and isinstance(s.outcome, Accepted),
 )
 def skipped_by_person(step: Step) -> Rows:
@@ -337,6 +337,9 @@ def skipped_by_person(step: Step) -> Rows:
         allowed: tuple[type, ...] = (c.SkipEvent, c.Reject) if was.status == "pending" else (c.SkipMutation,)
         if not isinstance(step.command, allowed):
             yield f"event {was.key.id} ({was.status}) is skipped by {type(step.command).__name__}"
+    if isinstance(step.command, c.SkipMutation) and isinstance(step.outcome, Accepted):
+        left = (event for event in step.after.events if event.status == "reserved")
+        yield from (f"event {event.key.id} stays reserved when its mutation is skipped" for event in left)
 
 
 @invariant(
@@ -361,8 +364,8 @@ def released_only_before(step: Step) -> Rows:
     ON_STEPS,
     "INV-011",
     "EVENT-004",
-    "a run reserves pending events of its topics, each once, and they stay its own until it ends or its mutation "
-    "is resolved",
+    "a run reserves the pending events of its topics that it names, each once, and they stay its own until it ends or "
+    "its mutation is resolved",
     sometimes=lambda s: any(e.status == "reserved" and e.key in published(s.command) for e in s.before.events),
 )
 def reservations_fixed(step: Step) -> Rows:
@@ -373,6 +376,10 @@ def reservations_fixed(step: Step) -> Rows:
     if before.phase in ("pending", "preparing"):
         if before.reserved != after.reserved:
             yield from unfit_to_reserve(step.before, after)
+        taken = {event.key for event in moved_events(step, "pending", "reserved")}
+        yield from (
+            f"run {after.id} holds event {key.id}, which it did not name" for key in sorted(taken - {*after.reserved})
+        )
         return
     if before.reserved != after.reserved:
         yield f"run {before.id} reserved {before.reserved}, now {after.reserved}"
@@ -718,7 +725,7 @@ def known_to(run: Run) -> tuple[object, ...]:
     ON_STEPS,
     "INV-026",
     "COMMIT-002",
-    "a commit is one step: status, consumption and the session's count move together",
+    "a commit is one step: status, consumption, publications and the session's count move together",
     sometimes=lambda s: isinstance(s.command, c.CommitConsumer) and bool(moved_events(s, "reserved", "consumed")),
 )
 def commit_is_one_step(step: Step) -> Rows:
@@ -731,38 +738,45 @@ def commit_is_one_step(step: Step) -> Rows:
     before, after = step.before.session, step.after.session
     if before is None or after is None or after.commits != before.commits + 1:
         yield f"run {last.id} committed and its session does not count it"
+    there = {event.key for event in step.after.events}
+    yield from (
+        f"run {last.id} committed without event {key.id}" for key in published(step.command) if key not in there
+    )
 
 
 @invariant(
     ON_STEPS,
     "INV-027",
     "COMMIT-001",
-    "a run commits only without a record, or with its own record applied",
+    "a run goes on to next, and commits, only without a record, or with its own record applied",
     sometimes=lambda s: isinstance(s.command, c.CommitConsumer) and s.before.mutation is not None,
 )
 def commit_needs_ledger(step: Step) -> Rows:
-    last, record = last_form(step), step.before.mutation
-    if last is not None and last.status == "committed" and record is not None and record.status != "applied":
-        yield f"run {last.id} committed with a record that is {record.status}"
+    run, last, record = step.before.run, last_form(step), step.before.mutation
+    if run is None or last is None or record is None or record.status == "applied":
+        return
+    if last.phase != run.phase and last.phase in ("emitting", "committed"):
+        yield f"run {last.id} is {last.phase} with a record that is {record.status}"
 
 
 @invariant(
     ON_STEPS,
     "INV-028",
     "COMMIT-004",
-    "a handler's state changes only at a commit of its own run",
+    "a handler's state is what its last commit returned, and changes at no other time",
     sometimes=lambda s: isinstance(s.command, c.CommitConsumer) and s.command.state is not None,
 )
 def handler_state_at_commit(step: Step) -> Rows:
-    if step.before.handlers is step.after.handlers:
-        return
-    after, last = rows_by_name(step.after), last_form(step)
+    command, after, last = step.command, rows_by_name(step.after), last_form(step)
+    returned = command.state if isinstance(command, c.CommitConsumer | c.CommitProducer) else None
     for name, row in rows_by_name(step.before).items():
         now = after.get(name)
-        if now is None or now.state == row.state or now.declared.kind != row.declared.kind:
+        if now is None or now.declared.kind != row.declared.kind:
             continue
-        if last is None or last.status != "committed" or last.handler != name:
-            yield f"handler {name}: state {row.state or 'empty'} to {now.state or 'empty'}"
+        commits = returned is not None and last is not None and (last.status, last.handler) == ("committed", name)
+        expected = returned if commits else row.state
+        if now.state != expected:
+            yield f"handler {name}: state {now.state or 'empty'}, should be {expected or 'empty'}"
 
 
 @invariant(
@@ -782,12 +796,16 @@ def session_is_open(state: State) -> Rows:
     ON_STEPS,
     "INV-030",
     "SESS-005",
-    "a session closes completed if it has a commit and no run failed in it, else failed",
+    "a session closes before the next one opens: completed if it has a commit and no run failed in it, else failed",
     sometimes=lambda s: isinstance(s.command, c.FinishSession) and isinstance(s.outcome, Accepted),
 )
 def session_verdict(step: Step) -> Rows:
     session = step.before.session
-    if session is None or not isinstance(step.outcome, Accepted) or step.after.session is not None:
+    if session is None or not isinstance(step.outcome, Accepted):
+        return
+    if step.after.session is not None:
+        if step.after.session.id != session.id:
+            yield f"session {session.id} did not close, and {step.after.session.id} is open"
         return
     closed = step.outcome.retired.session
     good = isinstance(step.command, c.FinishSession) and session.commits > 0
@@ -902,6 +920,94 @@ def all_or_nothing(step: Step) -> Rows:
             yield f"rejected with {step.outcome.reason}, and the state changed"
     elif step.after != step.outcome.state or step.after.workflow != step.before.workflow:
         yield "what is held is not what was accepted"
+
+
+# --- the ways of a run ---------------------------------------------------------------------------------
+
+
+@invariant(
+    ON_STEPS,
+    "INV-038",
+    "PHASE-005",
+    "a prepared run with inputs and a mutate mutates, any other emits; mutate ends resolved, or without a record",
+    sometimes=lambda s: isinstance(s.command, c.Emitting) and s.before.run is not None and not s.before.run.reserved,
+)
+def phase_choice(step: Step) -> Rows:
+    both = kept(step)
+    if both is None or both[0].phase == both[1].phase:
+        return
+    run, after = both
+    row = rows_by_name(step.before).get(run.handler)
+    if run.phase == "prepared" and row is not None:
+        expected = "mutating" if run.reserved and row.declared.has_mutate else "emitting"
+        if after.phase != expected:
+            yield f"run {run.id}: prepared to {after.phase}, should be {expected}"
+    record = last_record(step)
+    if run.phase == "mutating" and record is not None and record.status not in ("applied", "failed"):
+        yield f"run {run.id} is {after.phase}, and its record is {record.status}"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-039",
+    "MUT-010",
+    "outcome and ledger agree also on what goes into history",
+    sometimes=lambda s: (
+        isinstance(s.outcome, Accepted)
+        and s.outcome.retired.mutation is not None
+        and s.outcome.retired.mutation.status == "failed"
+    ),
+)
+def history_agrees(step: Step) -> Rows:
+    if isinstance(step.outcome, Accepted) and step.outcome.retired.mutation is not None:
+        run, record, _ = step.outcome.retired
+        yield from outcome_matches_ledger(step.after._replace(run=run, mutation=record))
+
+
+@invariant(
+    ON_STEPS,
+    "INV-040",
+    "RUN-007",
+    "a run ends as reported, with the error of that status, or paused for reconciliation just when it is uncertain",
+    sometimes=lambda s: isinstance(s.command, c.EndRun) and s.command.status == "crashed" and unresolved(s.before),
+)
+def ends_as_reported(step: Step) -> Rows:
+    last = last_form(step)
+    if not isinstance(step.command, c.EndRun) or not isinstance(step.outcome, Accepted) or last is None:
+        return
+    uncertain = side(step.before) == "UNCERTAIN"
+    expected = "paused:reconciliation" if uncertain else step.command.status
+    if last.status != expected or (last.status == "paused:reconciliation") != uncertain:
+        yield f"run {last.id} is {last.status}, reported as {step.command.status}, {side(step.before)}"
+    kind = ERROR_OF.get(last.status)
+    if kind is not None and (
+        step.after.error is None or (step.after.error.kind, step.after.error.run) != (kind, last.id)
+    ):
+        yield f"run {last.id} is {last.status}, and no {kind} error says so"
+
+
+ERROR_OF: Final = {"failed:internal": "internal", "paused:approval": "approval"}
+
+
+@invariant(
+    ON_STEPS,
+    "INV-041",
+    "PERM-004",
+    "a call is approved or rejected only as the standing request says, and a tool is granted by a grant alone",
+    sometimes=lambda s: isinstance(s.command, c.Approve) and isinstance(s.outcome, Accepted),
+)
+def permitted_by_person(step: Step) -> Rows:
+    before, after, command = step.before, step.after, step.command
+    request = before.error.request if before.error is not None else None
+    for approval in after.approvals:
+        if approval not in before.approvals and not (isinstance(command, c.Approve) and approval == request):
+            yield f"{approval.tool} is approved by {type(command).__name__}, and nobody was asked"
+    if isinstance(command, c.Reject):
+        for event in moved_events(step, "pending", "skipped"):
+            if request is None or event.key not in request.events:
+                yield f"event {event.key.id} is skipped, and the request was not about it"
+    if after.grants != before.grants and not isinstance(command, c.Grant):
+        yield f"grants are changed by {type(command).__name__}"
 
 
 # --- beside what really happened ---------------------------------------------------------------------

@@ -9,9 +9,9 @@ from keepkernel import (
     Abandon,
     Accepted,
     ApplyMutation,
+    Approve,
     BlockWorkflow,
     Command,
-    CommitConsumer,
     CreateRetry,
     CreateRun,
     DidntHappen,
@@ -25,6 +25,7 @@ from keepkernel import (
     Pause,
     Prepared,
     RecordMutation,
+    Reject,
     Rejected,
     Resume,
     SendMutation,
@@ -39,13 +40,14 @@ from keepkernel.kernel.gate import closed
 from keepkernel.kernel.ledger import (
     apply_mutation,
     digest,
+    failed,
     lose_track,
     record_mutation,
     require_author,
     require_landed,
     settled,
 )
-from keepkernel.kernel.people import enter_maintenance, resume
+from keepkernel.kernel.people import enter_maintenance, reject, resume
 from keepkernel.kernel.runs import (
     accept,
     active_run,
@@ -56,7 +58,6 @@ from keepkernel.kernel.runs import (
     end_uncertain,
     finish_session,
     handler_of,
-    may_commit,
     moved,
     mutating,
     permission,
@@ -80,6 +81,7 @@ from keepkernel.spec.variants import Swap
 
 from .driver import (
     AFTER,
+    ASKED,
     COMMITTED,
     DEPLOYED,
     INDETERMINATE,
@@ -232,6 +234,26 @@ def count_refusals(before: State, command: Command, outcome: Outcome) -> State:
 
 def lost_is_applied(state: State, c: Any) -> Accepted:
     return apply_mutation(state, ApplyMutation(c.now, c.run, "call"))
+
+
+def emitting_without_mutate(state: State, c: Any) -> Accepted:
+    run = moved(active_run(state, c.run), "emit")
+    return accept(state._replace(run=run), "PHASE-006")
+
+
+def failed_called_success(state: State, run: Run, record: Mutation, resolved_by: ResolvedBy, now: int) -> Accepted:
+    accepted = failed(state, run, record, resolved_by, now)
+    retired = accepted.retired
+    told = retired.run._replace(outcome="success") if retired.run is not None else None
+    return accepted._replace(retired=retired._replace(run=told))
+
+
+def stopped_as_crashed(state: State, run: Run, status: Any, message: str) -> tuple[State, Run]:
+    return stopped(state, run, "crashed" if status == "failed:internal" else status, message)
+
+
+def rejected_is_approved(state: State, c: Any) -> Accepted:
+    return altered(reject(state, c), approvals=(state.error.request,), events=state.events)
 
 
 # --- the cases ---------------------------------------------------------------------------------------
@@ -428,15 +450,16 @@ CASES = (
     ),
     Case(
         pytest.mark.rule("INV-027", "COMMIT-001"),
-        (Swap(emitting, emitting_after_failure), Swap(may_commit, readings.commit_with_any_record)),
-        (*SENT, FailMutation(NOW, "r1", "call"), Emitting(NOW, "r1"), CommitConsumer(NOW, "r1")),
-        "run r1 committed with a record that is failed",
+        (Swap(emitting, emitting_after_failure),),
+        (*SENT, FailMutation(NOW, "r1", "call"), Emitting(NOW, "r1")),
+        "run r1 is emitting with a record that is failed",
+        witness=COMMITTED,
     ),
     Case(
         pytest.mark.rule("INV-028", "COMMIT-004"),
         (Swap(prepared, prepared_saves_state),),
         PREPARED,
-        'handler file: state empty to {"a":1}',
+        'handler file: state {"a":1}, should be empty',
         witness=COMMITTED,
     ),
     Case(
@@ -497,5 +520,32 @@ CASES = (
         (*UNCERTAIN, FailMutation(LATE, "r1", "reconcile", asked_at=LATE)),
         "run r1: the mutation did not happen, and handler file is charged 0 times",
         witness=(*INDETERMINATE, DidntHappen(LATE, "r1")),
+    ),
+    Case(
+        pytest.mark.rule("INV-038", "PHASE-005"),
+        (Swap(emitting, emitting_without_mutate),),
+        (*PREPARED, Emitting(NOW, "r1")),
+        "run r1: prepared to emitting, should be mutating",
+        witness=(*PREPARING, Prepared(NOW, "r1"), Emitting(NOW, "r1")),
+    ),
+    Case(
+        pytest.mark.rule("INV-039", "MUT-010"),
+        (Swap(failed, failed_called_success),),
+        (*INDETERMINATE, DidntHappen(LATE, "r1")),
+        "run r1: outcome success, ledger says failure",
+    ),
+    Case(
+        pytest.mark.rule("INV-040", "RUN-007"),
+        (Swap(stopped, stopped_as_crashed),),
+        (*STARTED, ends("failed:internal")),
+        "run r1 is crashed, reported as failed:internal, BEFORE",
+        witness=UNCERTAIN,
+    ),
+    Case(
+        pytest.mark.rule("INV-041", "PERM-004"),
+        (Swap(reject, rejected_is_approved),),
+        (*ASKED, Reject(NOW, digest(TOOL, "{}"))),
+        "sheets.append is approved by Reject, and nobody was asked",
+        witness=(*ASKED, Approve(NOW, digest(TOOL, "{}"))),
     ),
 )

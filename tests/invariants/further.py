@@ -10,20 +10,25 @@ from keepkernel import (
     Approve,
     BlockWorkflow,
     Command,
+    CommitConsumer,
     CreateRun,
     Emitting,
     EnterMaintenance,
     LoseTrack,
+    Mutated,
     Outcome,
     Pause,
     Prepared,
     Publication,
     Publish,
     RecordMutation,
+    Reject,
     SendMutation,
+    SkipMutation,
+    StartSession,
     State,
 )
-from keepkernel.kernel.events import consume, publish, reserve
+from keepkernel.kernel.events import consume, publish, reserve, skip, skip_pending
 from keepkernel.kernel.gate import closed
 from keepkernel.kernel.ledger import (
     digest,
@@ -31,20 +36,27 @@ from keepkernel.kernel.ledger import (
     record_mutation,
     send_mutation,
 )
-from keepkernel.kernel.people import block_workflow, pause
+from keepkernel.kernel.people import approve, block_workflow, pause, reject
 from keepkernel.kernel.runs import (
+    accept,
     active_run,
     committed,
     end_run,
     end_uncertain,
     live_run,
+    moved,
+    mutated,
     mutating,
     require_session,
     retry_of,
+    saved,
+    start_session,
+    status_error,
 )
 from keepkernel.kernel.types import (
     Key,
     Maintenance,
+    Permission,
     Repair,
     Retired,
     Run,
@@ -54,12 +66,14 @@ from keepkernel.spec import readings
 from keepkernel.spec.readings import altered
 from keepkernel.spec.variants import Swap
 
-from .broken import RETRY, Case, always_open
+from .broken import RETRY, Case, always_open, release_nothing
 from .driver import (
     AFTER,
     ASKED,
     COMMITTED,
     DEPLOYED,
+    EMITTING,
+    INDETERMINATE,
     LATE,
     M1,
     MUTATING,
@@ -160,6 +174,46 @@ def forget_pauses(before: State, command: Command, outcome: Outcome) -> State:
 
 
 # --- the cases ---------------------------------------------------------------------------------------
+
+
+def reserve_everything(state: State, run: str, consumer: Any, keys: tuple[Key, ...]) -> State:
+    return reserve(state, run, consumer, tuple(e.key for e in state.events if e.status == "pending"))
+
+
+def publish_from_outside_only(state: State, publications: Any, run: str, causes: tuple[Key, ...]) -> State:
+    return state if run else publish(state, publications, run, causes)
+
+
+def nothing_saved(state: State, run: Run, returned: str | None) -> Any:
+    return saved(state, run, None)
+
+
+def session_over_session(state: State, c: Any) -> Accepted:
+    return start_session(state._replace(session=None), c)
+
+
+def settled_over_a_record(state: State, c: Any) -> Accepted:
+    return accept(state._replace(run=moved(active_run(state, c.run), "settle")), "PHASE-008")
+
+
+def reconciliation_of_the_certain(state: State, c: Any) -> Accepted:
+    accepted = end_run(state, c._replace(status="crashed"))
+    told = accepted.retired.run._replace(status="paused:reconciliation")
+    return accepted._replace(retired=accepted.retired._replace(run=told))
+
+
+def no_error_told(state: State, run: Run, c: Any) -> None:
+    return None
+
+
+def reject_skips_everything(state: State, c: Any) -> Accepted:
+    skipped = skip_pending(state, tuple(e.key for e in state.events))
+    return accept(skipped._replace(error=None), "PERM-006")
+
+
+def approving_is_granting(state: State, c: Any) -> Accepted:
+    return altered(approve(state, c), grants=(Permission(TOOL, "always"),))
+
 
 FURTHER = (
     Case(
@@ -319,5 +373,65 @@ FURTHER = (
         (*DEPLOYED, Pause(NOW)),
         "what is held is not what was accepted",
         hold=forget_pauses,
+    ),
+    Case(
+        pytest.mark.rule("INV-009", "USER-001"),
+        (Swap(skip, release_nothing),),
+        (*INDETERMINATE, SkipMutation(NOW, "r1")),
+        "event m1 stays reserved when its mutation is skipped",
+    ),
+    Case(
+        pytest.mark.rule("INV-011", "EVENT-004"),
+        (Swap(reserve, reserve_everything),),
+        (*DEPLOYED, Publish(NOW, Publication(mail("m2")[0], "another", "{}")), *start(1), *sending()[:2]),
+        "run r1 holds event m2, which it did not name",
+    ),
+    Case(
+        pytest.mark.rule("INV-026", "COMMIT-002"),
+        (Swap(publish, publish_from_outside_only),),
+        (*EMITTING, CommitConsumer(NOW, "r1", None, (done("d1"),))),
+        "run r1 committed without event d1",
+    ),
+    Case(
+        pytest.mark.rule("INV-028", "COMMIT-004"),
+        (Swap(saved, nothing_saved),),
+        COMMITTED,
+        'handler file: state empty, should be {"n":1}',
+    ),
+    Case(
+        pytest.mark.rule("INV-030", "SESS-005"),
+        (Swap(start_session, session_over_session),),
+        (*DEPLOYED, StartSession(NOW, "s1"), StartSession(NOW, "s2")),
+        "session s1 did not close, and s2 is open",
+    ),
+    Case(
+        pytest.mark.rule("INV-038", "PHASE-005"),
+        (Swap(mutated, settled_over_a_record),),
+        (*SENT, Mutated(NOW, "r1")),
+        "run r1 is mutated, and its record is in_flight",
+    ),
+    Case(
+        pytest.mark.rule("INV-040", "RUN-007"),
+        (Swap(end_run, reconciliation_of_the_certain),),
+        (*PREPARED, ends("paused:reconciliation")),
+        "run r1 is paused:reconciliation, reported as paused:reconciliation, BEFORE",
+    ),
+    Case(
+        pytest.mark.rule("INV-040", "RUN-007"),
+        (Swap(status_error, no_error_told),),
+        (*STARTED, ends("failed:internal")),
+        "run r1 is failed:internal, and no internal error says so",
+    ),
+    Case(
+        pytest.mark.rule("INV-041", "PERM-004"),
+        (Swap(reject, reject_skips_everything),),
+        (*ASKED, Publish(NOW, Publication(mail("m2")[0], "another", "{}")), Reject(NOW, digest(TOOL, "{}"))),
+        "event m2 is skipped, and the request was not about it",
+    ),
+    Case(
+        pytest.mark.rule("INV-041", "PERM-004"),
+        (Swap(approve, approving_is_granting),),
+        (*ASKED, Approve(NOW, digest(TOOL, "{}"))),
+        "grants are changed by Approve",
     ),
 )
