@@ -23,6 +23,11 @@
 
   class NotJson extends TypeError {}
 
+  // A stack trace would hand out the functions on the stack, and ours with them.
+  AnyError.prepareStackTrace = (error, sites) => sites;
+  delete getPrototypeOf(new AnyError().stack[0]).getFunction;
+  AnyError.prepareStackTrace = undefined;
+
   // An error of the script that is found here: it points at the script's line that called `door`, never at ours.
   function blame(error, door) {
     if (error instanceof AnyError) captureStackTrace(error, door);

@@ -104,6 +104,20 @@ def test_nothing_notices_the_mutation_or_a_forbidden_call(workers: Watched, way:
         assert ran.said.failure == "forbidden"
 
 
+@pytest.mark.rule("SCRIPT-003")
+def test_a_stack_trace_hands_out_no_function_of_the_bridge(workers: Watched) -> None:
+    """With the bridge in its hands a script would answer its own calls, and hide the forbidden ones."""
+    top = """
+        const own = Promise, taken = [];
+        Error.prepareStackTrace = (error, sites) => sites;
+        Object.defineProperty(Promise.prototype, "constructor", {
+            get() { for (const site of new Error().stack) taken.push(site.getFunction?.()); return own },
+        });
+    """
+    ran = run_body(workers, "prepare", "return [taken.length > 0, taken.some((one) => one !== undefined)]", top=top)
+    assert ran.said == Returned("[true,false]")
+
+
 def test_what_was_logged_before_the_mutation_is_kept(workers: Watched) -> None:
     assert run_body(workers, "mutate", "console.log('before', [1]); await ctx.gmail.send({n: 1});").log == [
         "before [1]"
