@@ -17,9 +17,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from ..kernel.capabilities import Function, Operation, allowed
 from ..kernel.respond import Failed
 from . import border
-from .engine import NoWorker, Stopped, Workers
+from .engine import OVERDUE, NoWorker, Stopped, Workers
 
 MESSAGE_MAX: Final = 2_000
+LOG_END: Final = 100
+"""A log that is full may say so."""
+STRANGE: Final = "the engine no longer keeps to its protocol"
 OPERATIONS: Final = ("peek", "getByIds", "publish")
 """What every script finds in its context beside the connectors."""
 
@@ -93,7 +96,7 @@ class Frame(Strict):
 
 
 FRAME: Final = TypeAdapter(Frame)
-PLACE: Final = re.compile(r"<input>:(\d+):(\d+)")
+PLACE: Final = re.compile(r"<input>:(\d{1,7}):(\d{1,7})\b")
 CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """Characters that steer a terminal or turn the direction of a text."""
 
@@ -123,6 +126,8 @@ def run(workers: Workers, job: Job, perform: Perform, log: list[str]) -> Returne
             while True:
                 frame = _frame(worker.receive(deadline))
                 asked = _judge(job, frame, made, log)
+                if sum(len(line) + 1 for line in log) > workers.limits.log_chars + LOG_END:
+                    raise Stopped(STRANGE)
                 if isinstance(asked, Failed):
                     return asked
                 if "mutate" in made:
@@ -132,13 +137,9 @@ def run(workers: Workers, job: Job, perform: Perform, log: list[str]) -> Returne
                     return failure(frame.end)
                 if not asked:
                     return _finished(frame)
-                settled = []
-                for call, operation in asked.items():
-                    answer = perform(operation)
-                    if isinstance(answer, Failed):
-                        return answer
-                    if operation.operation != "publish":  # The script does not wait for that.
-                        settled.append((call, answer))
+                settled = _perform(asked, perform, deadline, workers.limits.memory_bytes)
+                if isinstance(settled, Failed):
+                    return settled
                 if not settled:
                     return _finished(frame)
                 worker.send({"settle": settled}, deadline)
@@ -177,7 +178,7 @@ def _frame(body: bytes) -> Frame:
     try:
         return FRAME.validate_python(json.loads(body))
     except (ValueError, RecursionError):  # A validation error is a ValueError too.
-        raise Stopped("the engine no longer keeps to its protocol") from None
+        raise Stopped(STRANGE) from None
 
 
 def _judge(job: Job, frame: Frame, made: list[Operation], log: list[str]) -> dict[int, Asked] | Failed:
@@ -199,6 +200,26 @@ def _judge(job: Job, frame: Frame, made: list[Operation], log: list[str]) -> dic
             return Failed("bad_result", f"what was given to {_name(move)} can not leave the script: {error}")
         made.append(operation)
     return asked
+
+
+def _perform(
+    asked: Mapping[int, Asked], perform: Perform, deadline: float, size_max: int
+) -> list[tuple[int, str]] | Failed:
+    """What the operations of a frame give. A script may ask for any number at once, so the limits hold among them."""
+    settled: list[tuple[int, str]] = []
+    size = 0
+    for call, operation in asked.items():
+        if time.monotonic() > deadline:
+            raise Stopped(OVERDUE)
+        answer = perform(operation)
+        if isinstance(answer, Failed):
+            return answer
+        size += len(answer)
+        if size > size_max:
+            return Failed("limit", f"it asked for more than {size_max} bytes at once; ask for less, and await it")
+        if operation.operation != "publish":  # The script does not wait for that.
+            settled.append((call, answer))
+    return settled
 
 
 def _operation(job: Job, move: Move) -> Operation | Failed:

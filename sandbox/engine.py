@@ -29,6 +29,7 @@ class Limits(NamedTuple):
 
 
 START_S: Final = 30.0
+OVERDUE: Final = "it took longer than it may (SCRIPT-009)"
 
 
 class Stopped(Exception):
@@ -70,7 +71,7 @@ class Worker:
             self._socket.settimeout(_left(deadline))
             self._socket.sendall(len(body).to_bytes(4, "big") + body)
         except TimeoutError:
-            raise Stopped("it took longer than it may (SCRIPT-009)") from None
+            raise Stopped(OVERDUE) from None
         except OSError:
             raise self._died() from None
 
@@ -87,7 +88,7 @@ class Worker:
                 self._socket.settimeout(_left(deadline))
                 got = self._socket.recv(MEGABYTE)
             except TimeoutError:
-                raise Stopped("it took longer than it may (SCRIPT-009)") from None
+                raise Stopped(OVERDUE) from None
             except OSError:
                 raise self._died() from None
             if not got:

@@ -177,6 +177,26 @@ def test_time_spent_in_operations_counts(workers: Watched) -> None:
     assert said == Failed("limit", "prepare of h was stopped: it took longer than it may (SCRIPT-009)")
 
 
+@pytest.mark.rule("SCRIPT-009")
+def test_time_is_over_also_in_the_middle_of_many_operations(workers: Watched) -> None:
+    def slow(asked: Asked) -> str:
+        time.sleep(0.06)
+        return "null"
+
+    ran = run_body(workers, "prepare", "for (let i = 0; i < 9; i++) ctx.peek('mail')", answer=slow, wall_ms=50)
+    assert ran.said == Failed("limit", "prepare of h was stopped: it took longer than it may (SCRIPT-009)")
+    assert len(ran.asked) <= 1
+
+
+@pytest.mark.rule("SCRIPT-009")
+def test_a_script_can_not_ask_for_more_at_once_than_it_could_hold(workers: Watched) -> None:
+    """The host holds the answers until it has all of them."""
+    answer = f'"{"x" * (workers.limits.memory_bytes // 4)}"'
+    ran = run_body(workers, "prepare", "for (let i = 0; i < 9; i++) ctx.peek('mail')", answer=answer)
+    assert isinstance(ran.said, Failed)
+    assert (ran.said.failure, "at once" in ran.said.message, len(ran.asked)) == ("limit", True, 4)
+
+
 def test_operations_are_answered_in_their_order_until_none_is_left(workers: Watched) -> None:
     body = """
         const [a, b] = await Promise.all([ctx.gmail.search(1), ctx.gmail.search(2)]);
@@ -234,6 +254,11 @@ def test_an_error_says_where_it_arose(workers: Watched) -> None:
     assert said.failure == "bad_result"
     assert said.message.endswith("(line 3, column 19)")
     assert "when" in said.message
+
+
+def test_a_place_that_is_made_up_does_not_lengthen_a_message(workers: Watched) -> None:
+    body = "const e = new Error('a'); e.stack = '<input>:' + '9'.repeat(9e3) + ':1'; throw e"
+    assert run_body(workers, "prepare", body).said == Failed("script", "Error: a")
 
 
 def test_a_log_has_an_end(workers: Watched) -> None:

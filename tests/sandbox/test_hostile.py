@@ -186,11 +186,15 @@ def test_a_worker_that_dies_while_idle_is_replaced_and_nobody_is_blamed(workers:
     assert workers.last.process.pid != child
 
 
+FLOOD = json.dumps({"moves": [{"log": ""}] * (2 * LIMITS.log_chars), "end": {"returned": None}}).encode()
+
+
 def test_a_worker_that_no_longer_keeps_to_its_protocol_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Should a script ever get hold of the worker itself, the host takes nothing from it but well-formed moves."""
     workers = Watched(LIMITS)
     said = []
-    for body in (b"\xff", b"[]", b"{}", b"[" * 100_000, b'{"moves":[{"call":1}],"end":null}', b'{"moves":[],"end":{}}'):
+    half = (b'{"moves":[{"call":1}],"end":null}', b'{"moves":[],"end":{}}')
+    for body in (b"\xff", b"[]", b"{}", b"[" * 100_000, *half, FLOOD):
         with monkeypatch.context() as patched:
             patched.setattr(Worker, "receive", lambda worker, deadline, body=body: body)
             said.append(run_body(workers, "prepare", "return 1").said)
