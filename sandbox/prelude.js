@@ -49,6 +49,7 @@
         if (isArray(this)) throw new NotJson(`element ${key} of a list is undefined; use null`);
         return value; // A member without a value is left out, as everywhere in JavaScript.
       case "object": {
+        if (value === null && this[key] instanceof RealDate) throw new NotJson(`"${key}" is a date without a time`);
         if (value === null || isArray(value)) return value;
         const parent = getPrototypeOf(value);
         if (parent === PlainObject || parent === null) return value;

@@ -90,6 +90,7 @@ UNFIT = {
     "an error": "[new Error('x')]",
     "a boxed number": "[new Number(1)]",
     "a regular expression": "/x/",
+    "a date that is none": "{ d: new Date('soon') }",
 }
 
 
