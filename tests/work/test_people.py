@@ -46,6 +46,16 @@ def test_an_input_and_what_came_of_it(project: Project) -> None:
     assert "looks at m2" not in of_one.stdout
 
 
+def test_no_title_and_no_script_steers_the_terminal_or_makes_up_a_line_of_the_log(project: Project) -> None:
+    script = project.file.read_text()
+    project.file.write_text(script.replace("looks at", "looks at\\n2026-01-01T00:00:00Z  made up"))
+    project.keep("publish", "mail", "m1", "--title", "Mail \033]0;mine\007 m1")
+    told = project.run().stdout + project.keep("logs").stdout
+    assert "Mail  ]0;mine  m1" in told
+    assert [line for line in told.splitlines() if line.startswith("2026-01-01")] == []
+    assert "\n    2026-01-01T00:00:00Z  made up" in told
+
+
 def test_the_newest_are_listed_when_there_are_many(project: Project) -> None:
     for number in range(4):
         project.publish(f"m{number}")
@@ -97,7 +107,7 @@ def test_a_call_is_approved_or_rejected(project: Project) -> None:
         ["Mail m1"],
     )
     shown = project.keep("status", code=1).stdout
-    assert "desk.append" in shown
+    assert 'desk.append with {"text": "m1", "token": "•••"}' in shown
     assert "t-123456" not in shown
     project.keep("approve", request["digest"][:8])
     project.run(1)

@@ -36,6 +36,15 @@ def options(
             stream.reconfigure(errors="replace")
 
 
+def on_screen(text: str) -> str:
+    """Words of scripts and of the outside: no sign that steers a terminal, and no line that looks like one of ours.
+
+    >>> on_screen("a\\033[2Jb\\nc")
+    'a [2Jb\\n    c'
+    """
+    return "\n    ".join("".join(s if s.isprintable() else " " for s in line) for line in text.split("\n"))
+
+
 def end(command: Callable[[], int]) -> None:
     """Run a command and end with its exit code."""
     from ..fuzz.commands import WRONG_USAGE, WrongUsage

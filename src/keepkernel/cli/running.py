@@ -15,6 +15,7 @@ from ..kernel.ports import StoreError
 from ..runtime import GRACE_S, Runtime, Wanted
 from ..settings import CONFIG, Unusable, place_of, read_settings, store_beside
 from ..story import needs_person, standing
+from .base import on_screen
 from .work import DONE, NOT_FINISHED, REFUSED, WRONG_USAGE
 
 Document = dict[str, Any]
@@ -36,9 +37,12 @@ class Screen:
         with self._lock:
             self._new += line.get("count", 0) if line["kind"] == "inputs" else 0
             self._done += line.get("count", 0) if line["kind"] == "done" else 0
-            text = "".join(sign if sign.isprintable() or sign == "\n" else " " for sign in line["text"])
             self._clear()
-            self._print(json.dumps(line) if self._as_json else f"{line['at'][11:19]}  {line['workflow']}  {text}")
+            self._print(
+                json.dumps(line)
+                if self._as_json
+                else f"{line['at'][11:19]}  {line['workflow']}  {on_screen(line['text'])}"
+            )
             if self._terminal:
                 print(f"{self._new} new inputs, {self._done} done …", end="", file=sys.stderr, flush=True)
 

@@ -1,5 +1,6 @@
 """Documents for people: tables that fit the terminal, and stories."""
 
+import json
 from typing import Any
 
 from rich.console import Console
@@ -34,6 +35,11 @@ def plain(value: Any) -> str:
     return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
+def as_sent(params: Any) -> str:
+    """Parameters as they went out: JSON, whatever they are."""
+    return plain(json.dumps(params, ensure_ascii=False))
+
+
 def show_rows(what: str, rows: list[Document]) -> None:
     if not rows:
         console().print(f"There are no {what} yet.")
@@ -65,7 +71,7 @@ def show_status(answer: Document) -> None:
         screen.print(f"  inputs and events: {count['published']} in all, {waiting}, {count['in_work']} in work")
         if one["request"]:
             request = one["request"]
-            screen.print(f"  waits for approval: {request['tool']} with {plain(request['params'])}")
+            screen.print(f"  waits for approval: {request['tool']} with {as_sent(request['params'])}")
             screen.print(f"    for {plain(request['inputs'])}; digest {request['digest'][:12]}")
         if one["escalation"]:
             show_escalation(screen, one["escalation"])
@@ -74,7 +80,7 @@ def show_status(answer: Document) -> None:
 
 
 def show_escalation(screen: Console, record: Document) -> None:
-    screen.print(f"  mutation {record['mutation']}: {record['tool']} with {plain(record['attempted'])}")
+    screen.print(f"  mutation {record['mutation']}: {record['tool']} with {as_sent(record['attempted'])}")
     screen.print(f"    for {plain(record['inputs'])}")
     screen.print(f"    why it is unknown: {record['why']}")
     screen.print(f"    can it be verified: {record['verification']}")

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from .base import app
+from .base import app, on_screen
 
 Document = dict[str, Any]
 
@@ -223,7 +223,7 @@ def logs(
         limit,
     )
     for line in lines:
-        typer.echo(json.dumps(line) if as_json else f"{line['at']}  {line['workflow']}  {line['text']}")
+        typer.echo(json.dumps(line) if as_json else f"{line['at']}  {line['workflow']}  {on_screen(line['text'])}")
 
 
 @app.command()
