@@ -16,6 +16,15 @@ ASSIGNMENTS: Final = {
     "update_expression": "argument",
 }
 """Node that assigns -> its field that is assigned to."""
+STRAIGHT: Final = frozenset(
+    {
+        "arguments", "array", "assignment_expression", "await_expression", "call_expression", "expression_statement",
+        "lexical_declaration", "member_expression", "parenthesized_expression", "return_statement",
+        "variable_declaration", "variable_declarator",
+    }
+)  # fmt: skip
+"""What makes the call whenever it is reached: no branch, and no function that others may call."""
+IDLE: Final = frozenset({"break_statement", "comment", "continue_statement", "empty_statement", "function_declaration"})
 
 
 class Place(NamedTuple):
@@ -107,7 +116,9 @@ class Outline:
             ctx = _first_parameter(function) or ""
             for node in _walk(function) if name.endswith(".mutate") else ():
                 use = _use(node, ctx)
-                after = _statement_after(node) if use is not None and use.method else None
+                call = node.parent if use is not None and use.method else None
+                called = call is not None and call.child_by_field_name("function") == node
+                after = _statement_after(call) if call is not None and called else None
                 if after is not None:
                     found.append(_place(after))
         return found
@@ -231,13 +242,17 @@ def _use(node: Node, ctx: str) -> Use | None:
     return Use(method, "", _plain_text(first), _place(node))
 
 
-def _statement_after(node: Node) -> Node | None:
-    """The statement behind the one that this node is part of, if it does anything."""
-    statement: Node | None = node
-    while statement is not None and statement.parent is not None and statement.parent.type != "statement_block":
+def _statement_after(call: Node) -> Node | None:
+    """The statement behind the one that this call is, if it does anything; what only may run the call says nothing."""
+    statement: Node | None = call
+    while statement is not None and statement.type in STRAIGHT:
+        if statement.parent is not None and statement.parent.type == "statement_block":
+            break
         statement = statement.parent
-    after = statement.next_named_sibling if statement is not None else None
-    while after is not None and (after.type in ("comment", "function_declaration") or _text(after) == "return;"):
+    else:
+        return None
+    after = statement.next_named_sibling
+    while after is not None and (after.type in IDLE or (after.type == "return_statement" and not after.named_children)):
         after = after.next_named_sibling
     return after
 

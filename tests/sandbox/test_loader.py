@@ -163,6 +163,12 @@ BEHIND = [
     ("async mutate(ctx) { try { await ctx.gmail.send({}) } finally { } }", None),
     ("async mutate(ctx, p) { if (p) { return await ctx.gmail.send({}) } await ctx.sheets.appendRow({}); }", None),
     ("async mutate(ctx) { await ctx.gmail.send({}); return; /* nothing */ }", None),
+    ("async mutate(ctx, { data }) { if (data.n) return ctx.gmail.send({}); return ctx.sheets.appendRow({}) }", None),
+    ("async mutate(ctx, { data }) { if (data.n) { await ctx.gmail.send({}); return } ctx.sheets.appendRow() }", None),
+    ("async mutate(ctx, { data }) { for (const n of data) if (n) { await ctx.gmail.send({ n }); break; } }", None),
+    ("async mutate(ctx) { const send = ctx.gmail.send; await send({}) }", None),
+    ("async mutate(ctx) { const go = () => ctx.gmail.send({}); await go() }", None),
+    ("async mutate(ctx) { await Promise.all([ctx.gmail.send({})]); late() }", "late() }"),
 ]
 
 
