@@ -144,6 +144,8 @@ class DuckDBStore(Pages):
         if self._path in _open_stores:
             raise StoreBusy(f"{self._path} is open in this process already; use that store, or close it first")
         with self._troubles_named():
+            if self._path.is_dir():
+                raise StoreError(f"{self._path} is a folder; name a file in it")
             if not self._path.exists():
                 self._create_file()
             try:

@@ -623,6 +623,11 @@ def test_a_missing_folder_is_told(tmp_path: Path) -> None:
         DuckDBStore(str(tmp_path / "none" / "store"))
 
 
+def test_a_folder_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="is a folder; name a file in it"):
+        DuckDBStore(str(tmp_path))
+
+
 def test_what_a_killed_creation_left_is_swept_away(tmp_path: Path) -> None:
     (tmp_path / "store.new-1").write_bytes(b"half")
     (tmp_path / "store.new-1.wal").write_bytes(b"half")
