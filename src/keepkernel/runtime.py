@@ -4,6 +4,7 @@ import json
 import os
 import secrets
 import shlex
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -379,20 +380,24 @@ class Repairs:
         self.runtime.tell(name, f"calls {self.runtime.repair_command} to mend {work.handler}")
         seconds = self.runtime.settings.host.repair_seconds
         try:
-            done = subprocess.run(
+            command = subprocess.Popen(
                 shlex.split(self.runtime.repair_command),
-                input=self.runtime.connections.masked(evidence).encode(),
-                capture_output=True,
-                timeout=seconds,
-                check=False,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
                 cwd=self.one.path.absolute().parent,
+                start_new_session=True,  # Ctrl-C is for the host: a repair that it cut short would block the workflow.
             )
-        except subprocess.TimeoutExpired:
-            return f"the repair command took more than {seconds} s"
         except OSError as error:
             return f"the repair command does not start: {error}"
-        said = done.stderr.decode(errors="replace").strip()[-STDERR_MAX:]
-        return f"the repair command ended with {done.returncode}: {said}" if done.returncode else ""
+        with command:
+            try:
+                _, errors = command.communicate(self.runtime.connections.masked(evidence).encode(), seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(command.pid, signal.SIGKILL)  # With all that it started, or that would write the file later.
+                return f"the repair command took more than {seconds} s"
+        said = errors.decode(errors="replace").strip()[-STDERR_MAX:]
+        return f"the repair command ended with {command.returncode}: {said}" if command.returncode else ""
 
     def _take_up(self, name: str) -> str:
         """Deploy the file as it is now; one that was left as it was gets another try (WORK-005)."""

@@ -1,6 +1,8 @@
 """What a person sees and decides, with the command line, while no host runs."""
 
 import json
+import os
+import select
 import shutil
 
 import pytest
@@ -247,6 +249,19 @@ def test_a_repair_that_fails_stops_the_workflow(project: Project) -> None:
     project.keep("skip", "m1")
     project.run()
     assert project.lines() == []
+
+
+def test_a_repair_that_takes_too_long_ends_with_all_that_it_started(project: Project) -> None:
+    """What it left behind would write the file when nobody expects it any more."""
+    os.mkfifo(project.folder / "held")
+    held = os.open(project.folder / "held", os.O_RDONLY | os.O_NONBLOCK)
+    project.publish("m1", {"broken": True})
+    project.config.write_text(project.config.read_text().replace("[host]", "[host]\nrepair_seconds = 1"))
+    ended = project.run(1, "--repair", "sh -c 'sleep 600 >held & wait'")
+    assert "the repair command took more than 1 s" in ended.stderr
+    assert select.select([held], [], [], 60)[0] == [held], "readable at its end, when nobody holds the other side"
+    assert os.read(held, 1) == b""
+    os.close(held)
 
 
 def test_an_uncertain_mutation_never_goes_to_repair(project: Project) -> None:
