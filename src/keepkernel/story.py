@@ -385,10 +385,13 @@ def explain_event(chapter: Chapter, event: Event, now: int) -> Document:
     causes = chapter.titles(event.causes)
     came = f"Came of {listed(causes)}" if causes else "An input from outside"
     lines = [f"{came}, published by {maker.handler} in run {maker.id}." if maker else f"{came}."]
+    earlier = [run for run in chapter.runs() if event.key in run.reserved and run.id != event.owner]
+    for before in reversed(earlier):
+        lines.append(f"{when(before.created_at)}  Run {before.id} took it and stopped: {before.status}.")
     run = chapter.run(event.owner) if event.owner else None
     if event.status == "pending":
         words, remedies = standing(chapter, now)
-        lines += ["No run has taken it yet, or the last one gave it back.", f"The workflow: {words}."]
+        lines += ["It was given back, and waits." if earlier else "No run has taken it yet.", f"The workflow: {words}."]
         remedies = [*remedies, f"keepkernel skip {event.key.id}"]
         return story("event", chapter, f"{event.key.topic}/{event.key.id}", event.title, lines, remedies)
     if run is None:

@@ -81,6 +81,18 @@ def test_explain_tells_the_story_of_an_event_and_of_a_run(project: Project) -> N
     assert "Write down m1" in project.keep("explain", run).stdout
 
 
+def test_explain_tells_of_the_runs_that_gave_an_event_back(project: Project) -> None:
+    project.publish("m1")
+    assert "No run has taken it yet." in project.ask("explain", "mail/m1")["story"]
+    project.keep("grant", "desk.append", "--ask")
+    project.grant_less()
+    project.run(1)
+    paused = project.ask("runs", "--limit", "1")["rows"][0]["run"]
+    story = project.ask("explain", "mail/m1")["story"]
+    assert story[1].endswith(f"Run {paused} took it and stopped: paused:approval.")
+    assert story[2] == "It was given back, and waits."
+
+
 def test_a_tool_that_is_not_granted_is_asked_for(project: Project) -> None:
     config = project.config.read_text()
     project.config.write_text(config.replace("desk-work", "desk-more"))
