@@ -12,11 +12,12 @@ from ...adapters.host import Grain, Host, at_once
 from ...adapters.points import SimulatedCrash
 from ...kernel import commands as c
 from ...kernel.ports import Change, Disconnected, Lease, LeaseLost, Store
-from ...kernel.respond import Answer, Called, CalledNothing, Failed, Finished, Happened, Pinned
+from ...kernel.respond import Answer, Failed
 from ...kernel.schedule import Idle, Wait
 from ...kernel.step import step
 from ...kernel.types import Accepted, CallHandler, Declaration, Event, Outcome, Reconcile, Rejected, Send, State
 from ..lives import Place
+from . import duty, law
 from .choices import Choices
 from .kernel import IDLE, Hand, KernelLife
 from .life import Broken, Coverage, accepted, differences, hold_to_invariants, hold_to_law, shown
@@ -29,11 +30,11 @@ HOST_POINTS: Final = ("CallHandler", "Send", "Reconcile", "recover", "script", "
 
 Between its last look at the clock and the call nothing stalls: that limit of the promise is named by the law.
 """
-OF_HOSTS: Final = (
-    *(c.StartSession, c.CreateRun, c.CreateRetry, c.FinishSession, c.Begin, c.Mutating, c.Emitting, c.SendMutation),
-    *(c.FailMutation, c.LoseTrack, c.ReconcileRetry, c.Exhaust, c.EndRun),
+HELD_BACK: Final = (
+    *(c.StartSession, c.FinishSession, c.CreateRun, c.CreateRetry, c.Begin),
+    *(c.Prepared, c.Mutating, c.RecordMutation, c.Mutated, c.Emitting),
 )
-"""What a host says by itself, or in words of its own."""
+"""Steps that need not be durable before the next one, by the law (HOST-011)."""
 LEASE_MS: Final = 200
 PAGE: Final = 1_000
 
@@ -48,9 +49,17 @@ class Line:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
+    def lease(self, workflow: str, host: str, ttl_ms: int) -> Lease | None:
+        lease = self._store.lease(workflow, host, ttl_ms)
+        self._life.driver = host if lease is not None else self._life.driver
+        return lease
+
     def commit(self, change: Change, lease: Lease | None = None) -> int:
         """As the store does it; but others may be faster, and the answer may be lost, or the question."""
         life = self._life
+        hasty = [done.command for done in change.done[:-1] if not isinstance(done.command, HELD_BACK)]
+        if hasty:
+            life.note(Broken("HOST", f"it went on before this was durable: {shown(hasty[0])}"))
         life.let_others_be_faster()
         lost = life.goes_wrong("line")
         if lost and life.choices.chance(50):
@@ -83,10 +92,12 @@ class HostLife(KernelLife):
         self.may_call: set[str] = set()
         self.called: set[str] = set()
         self.trouble: Broken | None = None
+        self.driver = ""
+        """The host that got the lease last."""
         self.asked: set[tuple[type, c.Command]] = set()
         """What somebody outside has said to a host."""
-        self.answers: dict[tuple[str, str], list[Answer]] = {}
-        """Run and function, or the key of a call -> what scripts and the target have answered."""
+        self.answers: dict[str, list[tuple[CallHandler | Send | Reconcile, Answer]]] = {}
+        """Run -> what scripts and the target have answered about it, and to what."""
 
     def start(self) -> None:
         self.place = self.places.enter_context(new_place(self.choices, self.url, FAST_STORES))
@@ -220,7 +231,9 @@ class HostLife(KernelLife):
                     return
                 self.tell("host", "has started")
             rest = self.host.turn("w")
-            self.restless = not isinstance(rest, Wait | Idle)
+            self.restless = rest is None
+            if rest is not None and not self.plan.has("race"):  # Nobody can have come between.
+                self.check_rest(rest)
         except SimulatedCrash:
             self.die()
         except LeaseLost:
@@ -233,6 +246,14 @@ class HostLife(KernelLife):
             else:
                 self.die()
         self.judge()
+
+    def check_rest(self, rest: Wait | Idle) -> None:
+        """It rests when there is nothing to do, and not for longer."""
+        self.judge()
+        plans = law.planned(self.state, self.now, "new"), law.owed(self.state, self.now)
+        meant = min((plan for plan in plans if isinstance(plan, Wait)), default=plans[0])
+        if rest != meant or type(rest) is not type(meant):
+            raise Broken("HOST", f"it rests with {rest}, where the law says {meant}")
 
     def submit(self, actor: str, text: str, command: c.Command) -> Outcome:
         """Somebody else than the host says something; what is accepted is durable from then on."""
@@ -257,9 +278,12 @@ class HostLife(KernelLife):
         self.tell_step(actor, text, command, outcome)
         self.coverage.saw(self.state, outcome)
         self.judge()
-        journal = [transition.command for transition in self.own.transitions[before:]]
-        if isinstance(outcome, Accepted) and command not in journal:
+        there = any(duty.alike(transition.command, command) for transition in self.own.transitions[before:])
+        if isinstance(outcome, Accepted) and not there:
             raise Broken("HOST", f"{shown(command)} was accepted, and is not in the journal")
+        refused = isinstance(outcome, Rejected) and bool(outcome.reason) and not self.plan.has("race")
+        if refused and there and not isinstance(command, HELD_BACK):  # What was held back was said before.
+            raise Broken("HOST", f"{shown(command)} was refused, and is in the journal")
         return outcome
 
     # -- what the host asks of others
@@ -276,7 +300,7 @@ class HostLife(KernelLife):
         answer = self.script.answer(effect, row, run, sorted(pending, key=lambda event: event.seq), self.now)
         if self.in_sandbox:
             answer = self.sandboxed(state, effect, row, answer, pending)
-        self.answers.setdefault((effect.run, effect.function), []).append(answer)
+        self.answers.setdefault(effect.run, []).append((effect, answer))
         self.tell("script", f"{effect.function} of {effect.handler} for {effect.run}: {type(answer).__name__}")
         self.reach("script: ends")
         return answer
@@ -302,17 +326,19 @@ class HostLife(KernelLife):
             self.note(Broken("HOST", f"the call {effect.key} came twice"))
         if self.now - self.lag > effect.send_by:
             self.note(Broken("HOST", f"the call {effect.key} came after the time to send"))
+        if self.driver != self.host.name and self.now <= effect.send_by:
+            self.note(Broken("HOST", f"the call {effect.key} came while another host could drive"))
         self.called.add(effect.key)
         inputs, deadline = self.sent.get(effect.key, ((), self.plan.policy.call_deadline_ms))
         answer = self.target.answer(self.world.send(effect.key, inputs, self.now, deadline))
-        self.answers.setdefault((effect.run, "call"), []).append(answer)
+        self.answers.setdefault(effect.run, []).append((effect, answer))
         self.reach("target: after the call")
         return answer
 
     def reconcile(self, effect: Reconcile) -> Answer:
         self.reach("target: when asked")
         answer = self.target.reconcile(effect)
-        self.answers.setdefault((effect.run, "call"), []).append(answer)
+        self.answers.setdefault(effect.run, []).append((effect, answer))
         self.tell("target", f"is asked about {effect.key}: {type(answer).__name__}")
         self.reach("target: after the question")
         return answer
@@ -336,7 +362,7 @@ class HostLife(KernelLife):
             assert isinstance(outcome, Accepted)
             if transition.rules != outcome.rules or transition.at != command.now:
                 raise Broken("HOST", f"the journal tells {shown(command)} otherwise than it was")
-            if not self.has_a_source(command):
+            if not self.has_a_source(before, command):
                 raise Broken("HOST", f"the journal holds {shown(command)}, which nobody has said")
             self.coverage.saw(before, outcome)
             self.tell("journal", shown(command))
@@ -353,25 +379,18 @@ class HostLife(KernelLife):
         if self.trouble is not None:
             raise self.trouble
 
-    def has_a_source(self, command: c.Command) -> bool:
-        """Whether somebody outside said it, or it is what a host says: by itself, or after such an answer."""
-        if (type(command), command._replace(now=0)) in self.asked or isinstance(command, OF_HOSTS):
+    def has_a_source(self, before: State, command: c.Command) -> bool:
+        """Whether somebody outside said it, or it is what a host owes: by itself, or after an answer or a refusal."""
+        if (type(command), command._replace(now=0)) in self.asked:
             return True
-        match command:
-            case c.Prepared():
-                return Pinned(*command[2:]) in self.answers.get((command.run, "prepare"), [])
-            case c.RecordMutation():
-                return Called(*command[2:]) in self.answers.get((command.run, "mutate"), [])
-            case c.Mutated():
-                return CalledNothing() in self.answers.get((command.run, "mutate"), [])
-            case c.CommitConsumer():
-                said = self.answers.get((command.run, "next"), [])
-                return any(isinstance(a, Finished) and a[:2] == command[2:4] for a in said)
-            case c.CommitProducer():
-                return Finished(*command[2:]) in self.answers.get((command.run, "producer"), [])
-            case c.ApplyMutation():
-                return Happened(command.result) in self.answers.get((command.run, "call"), [])
-        return False
+        now, fresh = command.now, getattr(command, "run", getattr(command, "session", ""))
+        owed: list[Any] = [*duty.by_itself(before, now), *law.recovery(before, now)]
+        owed += [law.planned(before, now, fresh), law.owed(before, now)]
+        for effect, answer in self.answers.get(fresh, []):
+            owed += duty.to_answer(before, effect, answer, now)
+        if isinstance(command, c.EndRun):  # What was refused may have been thrown away meanwhile, with its record.
+            owed += [duty.end(now, fresh, Failed(failure, "", command.tool)) for failure, _ in duty.BLAMED]
+        return any(duty.alike(command, one) for one in owed)
 
     def finish(self) -> None:
         """As ever, and in the end every input was handled once, and applied as often as is said."""

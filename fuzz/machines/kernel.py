@@ -14,7 +14,7 @@ from ...kernel.ledger import idempotency_key
 from ...kernel.respond import Answer, Failed
 from ...kernel.schedule import Idle, Wait
 from ...kernel.types import Accepted, CallHandler, Effect, Key, Outcome, Reconcile, Repair, Send, State, new_workflow
-from . import law
+from . import duty, law
 from .choices import Choices, recorded
 from .life import Broken, Coverage, Life, hold_to_invariants, hold_to_law, shown
 from .plans import draw_plan, publication
@@ -85,6 +85,7 @@ class KernelLife(Life):
             self.heard(before, command)
         hold_to_invariants(before, command, outcome, after, self.world.ghost())
         hold_to_law(before, command, outcome, after)
+        hold_to_duty(command, outcome, after, self.now)
         self.state = after
         return outcome
 
@@ -118,6 +119,8 @@ class KernelLife(Life):
         plan, rate = self.plan, self.plan.rate
         travelling = self.world.travelling()
         able = self.host_is_able()
+        if not able and self.drives_alone and self.state.run is not None and self.state.run.status == "active":
+            raise Broken("LIVE", f"run {self.state.run.id} is at work, and its host does not go on with it")
         options = [
             (100 if able else 0, "host"),
             (8 if able else 60, "time"),
@@ -175,6 +178,11 @@ class KernelLife(Life):
             schedule.schedule(self.state, self.now, "new"),
         )
         return any(plan is not None and not isinstance(plan, Wait | Idle | Repair) for plan in plans)
+
+    @property
+    def drives_alone(self) -> bool:
+        """Whether nobody but its host speaks for a run."""
+        return not self.plan.has("anyone") and not self.plan.has("stall")
 
     def let_time_pass(self) -> None:
         """To a moment that matters, just before it or just after it; or a little."""
@@ -244,6 +252,7 @@ class KernelLife(Life):
                 assert hand.effect is not None
                 assert hand.answer is not None
                 queue = respond.respond(self.state, hand.effect, hand.answer, self.now)
+                owes(queue, duty.to_answer(self.state, hand.effect, hand.answer, self.now))
                 return self.say(who, f"hears {type(hand.answer).__name__}", queue)
             case "queue":
                 queue = tuple(command._replace(now=self.now) for command in hand.queue)
@@ -374,3 +383,19 @@ class KernelLife(Life):
         return (
             state.run is None and state.error is None and all(e.status in ("consumed", "skipped") for e in state.events)
         )
+
+
+def hold_to_duty(command: c.Command, outcome: Outcome, after: State, now: int) -> None:
+    """Whoever said it, a host knows what is to be said next."""
+    if isinstance(outcome, Accepted):
+        own = respond.advance(after, now)
+        owes(() if own is None else (own,), duty.by_itself(after, now))
+    else:
+        end = respond.after_rejection(after, command, outcome, now)
+        owes(() if end is None else (end,), duty.to_refusal(after, command, outcome.reason, now))
+
+
+def owes(said: tuple[c.Command, ...], owed: tuple[c.Command, ...]) -> None:
+    """A host says what it owes."""
+    if not duty.agree(said, owed):
+        raise Broken("LAW", f"a host should say {owed!r:.200}, and says {said!r:.200}")

@@ -137,13 +137,16 @@ class Target:
                 world.end(call, self.choices)
                 return Unknown()
             world.land(call)
-        return Unknown() if self.goes_wrong("silent") else Happened('{"row":1}')
+        return Unknown() if self.goes_wrong("silent") else self.happened()
+
+    def happened(self) -> Happened:
+        return Happened(self.choices.of(ODD_TEXTS) if self.goes_wrong("odd") else '{"row":1}')
 
     def reconcile(self, effect: Reconcile) -> Answer:
         if self.goes_wrong("shrug"):
             return NoMethod() if self.choices.chance(20) else AskAgain()
         if self.world.happened(effect.key):
-            return Happened('{"row":1}')
+            return self.happened()
         if self.goes_wrong("void"):
             self.world.void(effect.key)
             return DidNotHappen(voided=True)

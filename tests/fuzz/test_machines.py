@@ -8,6 +8,8 @@ from random import Random
 import pytest
 
 from keepkernel import Accepted
+from keepkernel.adapters.host import Host
+from keepkernel.adapters.memory import MemoryStore
 from keepkernel.fuzz.commands import WrongUsage, replay
 from keepkernel.fuzz.machines import law, levels
 from keepkernel.fuzz.machines.choices import Choices, by_chance, recorded
@@ -16,8 +18,9 @@ from keepkernel.fuzz.machines.life import Coverage
 from keepkernel.fuzz.machines.machine import Failure, Watcher, run, scout
 from keepkernel.fuzz.machines.values import COURSE
 from keepkernel.kernel import commands as c
-from keepkernel.kernel import events, gate, ledger, policy, step
+from keepkernel.kernel import events, gate, ledger, policy, respond, step
 from keepkernel.kernel.ports import Change, Lease
+from keepkernel.kernel.schedule import Idle, Wait
 from keepkernel.kernel.types import State
 from keepkernel.spec.variants import Swap, swapped
 
@@ -110,6 +113,36 @@ def test_a_kernel_that_raises_is_found() -> None:
     assert "KeyError" in failure.text
 
 
+def first_found(level: Level, store: str = "all") -> Failure:
+    """The first failure of lives by chance, however many that takes."""
+    watcher = Watcher()
+    scout(beginning(level, store), watcher, (f"test/{n}" for n in count()))
+    assert watcher.first is not None
+    return watcher.first
+
+
+def test_what_a_host_says_is_held_against_what_it_owes() -> None:
+    with swapped(Swap(respond.fitting, lambda state, result: result)):
+        assert "a host should say (ApplyMutation" in first_found("kernel").text
+
+
+def test_an_end_that_is_not_durable_at_once_is_found() -> None:
+    real = respond.may_wait
+    with swapped(Swap(real, lambda command: isinstance(command, c.EndRun) or real(command))):
+        assert "it went on before this was durable: end_run" in first_found("host", "memory:").text
+
+
+def test_a_host_that_sleeps_too_long_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Host._look_around
+
+    def a_tick_more(self: Host, workflow: str) -> Wait | Idle | None:
+        rest = real(self, workflow)
+        return rest._replace(until=rest.until + 1) if isinstance(rest, Wait) else rest
+
+    monkeypatch.setattr(Host, "_look_around", a_tick_more)
+    assert "it rests with" in first_found("host", "memory:").text
+
+
 @pytest.mark.campaign  # The solver gives up by the clock, so that a slow machine may need longer.
 def test_a_solver_finds_the_one_value_that_is_wrong() -> None:
     clamp = policy.clamp_wake
@@ -122,7 +155,6 @@ def test_a_solver_finds_the_one_value_that_is_wrong() -> None:
 
 
 def test_a_store_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from keepkernel.adapters.memory import MemoryStore
 
     commit = MemoryStore.commit
 
