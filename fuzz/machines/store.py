@@ -28,6 +28,8 @@ T = TypeVar("T")
 NOBODY: Final = Lease("", "", 0, 0)
 LEASES_END: Final = ("duckdb",)
 """Stores that one process keeps to itself: its leases end with it."""
+SHARED: Final = ("sqlite", "postgresql")
+"""Stores that several processes may open."""
 NEIGHBOUR: Final = "w2/ü%"
 """Another workflow in the same store, with events of the same names."""
 
@@ -68,6 +70,10 @@ class StoreLife(KernelLife):
         self.clock = 1_000_000
         self.die_in = 0
         self.copy: Place | None = None
+        self.beside: Store | None = None
+        """The same store as another process has it open."""
+        self.overtaken: Loaded | None = None
+        """What was so before the last change."""
         self.gathered: list[tuple[c.Command, Accepted]] = []
         self.changes: list[Change] = []
         self.lease = NOBODY
@@ -91,6 +97,8 @@ class StoreLife(KernelLife):
         self.places.close()
 
     def drop(self) -> None:
+        if self.beside is not None:
+            self.beside.drop()
         self.store.drop()
 
     # -- time and death
@@ -122,12 +130,14 @@ class StoreLife(KernelLife):
         """The next process opens what the last one left."""
         if died:
             self.tell("store", "dies and is opened again")
-            self.store.drop()
+            self.drop()
             self.place = self.copy or self.place
         else:
             self.tell("store", "is closed and opened again")
             self.store.close()
-        self.copy = None
+            if self.beside is not None:
+                self.beside.close()
+        self.copy = self.beside = None
         if self.place.scheme in LEASES_END:
             self.old_leases += [self.lease] if self.lease.host else []
             self.lease = NOBODY
@@ -164,6 +174,7 @@ class StoreLife(KernelLife):
             change = change_of(self.fresh(), loaded, (steps[0][0], accepted))
         else:
             change = change_of(self.fresh(), base, *steps)
+        self.overtaken = base
         self.write(change, self.own, steps)
 
     def write(self, change: Change, account: Account, steps: list[tuple[c.Command, Accepted]]) -> None:
@@ -201,7 +212,7 @@ class StoreLife(KernelLife):
             return
         self.flush()
         match self.choices.weighted(
-            [(2, "check"), (2, "twice"), (2, "late"), (3, "lease"), (1, "neighbour"), (1, "end")]
+            [(2, "check"), (2, "twice"), (2, "late"), (3, "lease"), (1, "neighbour"), (2, "beside"), (1, "end")]
         ):
             case "check":
                 self.check(self.own)
@@ -220,9 +231,16 @@ class StoreLife(KernelLife):
                     c.Resume(self.now),
                 )
                 self.neighbour(self.choices.of(acts))
+            case "beside":
+                self.change_process()
+                self.check(self.own)
             case _:
                 self.turn_clock_back()
                 self.surviving(lambda: self.reopen(died=False), 20)
+                written = max(self.own.transitions[-1].at, self.other.transitions[-1].at)
+                if self.store.now() < written:
+                    raise Broken("STORE", f"opened again, its time is {self.store.now()}, before {written}")
+                self.clock = max(self.clock, self.now)
                 self.check(self.own)
                 self.check(self.other)
 
@@ -232,7 +250,13 @@ class StoreLife(KernelLife):
         self.clock -= self.choices.of((0, 1, 1_000))
         if self.store.now() < before:
             raise Broken("STORE", f"its time goes back from {before} to {self.store.now()}")
-        self.clock = max(self.clock, self.now)
+
+    def change_process(self) -> None:
+        """The same store is open twice, and its users take turns."""
+        if self.place.scheme in SHARED:
+            self.tell("store", "another process works on it")
+            beside = self.beside or self.place.open(self.tick, self.reach)
+            self.store, self.beside = beside, self.store
 
     def commit_again(self) -> None:
         """A change whose answer was lost comes a second time."""
@@ -248,10 +272,18 @@ class StoreLife(KernelLife):
         """A change that was computed on what is no longer so."""
         own = [change for change in self.changes if change.workflow == "w"]
         if own:
-            change = self.choices.of(own[-4:])._replace(id=self.fresh())
+            change = self.choices.of((*own[-4:], *self.rival()))._replace(id=self.fresh())
             self.tell("host", f"commits a change on version {change.base}, which is over")
             self.refused(Conflict, lambda: self.store.commit(change))
             self.check(self.own)
+
+    def rival(self) -> tuple[Change, ...]:
+        """Another change on top of what the last one changed."""
+        command = c.Grant(self.now, "mail.send", "ask")
+        accepted = step(self.overtaken.state, command) if self.overtaken is not None else None
+        if self.overtaken is None or not isinstance(accepted, Accepted):
+            return ()
+        return (change_of("", self.overtaken, (command, accepted)),)
 
     def refused(self, kind: type[Exception], act: Callable[[], object]) -> None:
         try:
@@ -270,6 +302,11 @@ class StoreLife(KernelLife):
             self.tell(held.host, "gives its lease back")
             return
         self.clock = max(self.clock, self.now)
+        if self.old_leases and self.choices.chance(20):
+            self.give_back_too_late()
+            host = "a" if held.host == "b" else "b"
+        elif held.host and self.choices.chance(30):  # To the tick at which it ends, or just before it.
+            self.clock = max(self.clock, held.expires_at - self.choices.of((0, 1)))
         now, ttl = self.store.now(), self.choices.of((100, 1_000))
         over = not held.host or now >= held.expires_at
         given = self.store.lease("w", host, ttl)
@@ -289,6 +326,13 @@ class StoreLife(KernelLife):
         self.lease = given
         if self.old_leases and self.choices.chance(50):
             self.commit_without_right()
+
+    def give_back_too_late(self) -> None:
+        """Whoever has lost its lease can not give away what another has now."""
+        old = self.choices.of(self.old_leases)
+        if old.token != self.lease.token:
+            self.tell(old.host, "gives back a lease that it has lost")
+            self.store.release(old)
 
     def commit_without_right(self) -> None:
         old = self.choices.of(self.old_leases)

@@ -10,6 +10,7 @@ import pytest
 from keepkernel import Accepted
 from keepkernel.adapters.host import Host
 from keepkernel.adapters.memory import MemoryStore
+from keepkernel.adapters.sqlite import SQLiteStore
 from keepkernel.fuzz.commands import WrongUsage, replay
 from keepkernel.fuzz.machines import law, levels
 from keepkernel.fuzz.machines.choices import Choices, by_chance, recorded
@@ -19,7 +20,7 @@ from keepkernel.fuzz.machines.machine import Failure, Watcher, run, scout
 from keepkernel.fuzz.machines.values import COURSE
 from keepkernel.kernel import commands as c
 from keepkernel.kernel import events, gate, ledger, policy, respond, step
-from keepkernel.kernel.ports import Change, Lease
+from keepkernel.kernel.ports import Change, Lease, Loaded
 from keepkernel.kernel.schedule import Idle, Wait
 from keepkernel.kernel.types import State
 from keepkernel.spec.variants import Swap, swapped
@@ -126,6 +127,28 @@ def test_what_a_host_says_is_held_against_what_it_owes() -> None:
         assert "a host should say (ApplyMutation" in first_found("kernel").text
 
 
+def test_a_store_that_forgets_other_processes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = SQLiteStore._load
+
+    def stale(self: SQLiteStore, workflow: str, command: c.Command | None) -> Loaded:
+        seen = self._heads.get(workflow)
+        loaded = real(self, workflow, command)
+        return loaded if seen is None else loaded._replace(state=seen[1]._replace(events=loaded.state.events))
+
+    monkeypatch.setattr(SQLiteStore, "_load", stale)
+    assert first_found("store", "sqlite:").what == "STORE"
+
+
+def test_a_lease_that_anybody_gives_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = MemoryStore.release
+
+    def release(self: MemoryStore, lease: Lease) -> None:
+        real(self, self._rows[lease.workflow].lease)
+
+    monkeypatch.setattr(MemoryStore, "release", release)
+    assert "lease" in first_found("store", "memory:").text
+
+
 def test_an_end_that_is_not_durable_at_once_is_found() -> None:
     real = respond.may_wait
     with swapped(Swap(real, lambda command: isinstance(command, c.EndRun) or real(command))):
@@ -155,6 +178,7 @@ def test_a_solver_finds_the_one_value_that_is_wrong() -> None:
 
 
 def test_a_store_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from keepkernel.adapters.memory import MemoryStore
 
     commit = MemoryStore.commit
 
