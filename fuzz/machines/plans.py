@@ -145,6 +145,8 @@ def draw_policy(choices: Choices, faults: frozenset[str]) -> Policy:
         wake_min_ms=10,
         wake_max_ms=100,
         session_runs=choices.of((4, 1, 2, 100)),
+        peek_default=choices.of((100, 1)),
+        peek_max=choices.of((1_000, 2)),
         json_max_chars=32 if "odd" in faults else 1_000_000,
     )
 

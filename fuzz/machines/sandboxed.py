@@ -80,10 +80,12 @@ class Sandboxed:
     def __init__(self, plan: Plan, choices: Choices, events: Events) -> None:
         self.plan = plan
         self.choices = choices
-        self.source = ""
+        self.events = events
+        self.sources: dict[tuple[str, str], str] = {}
+        """Workflow and version -> its file."""
         self.failing: Failed | None = None
         log = lambda workflow, run, lines: None  # noqa: E731 - what scripts print is of no interest here
-        self.scripts = Scripts(workers_of(engine.__file__), lambda workflow, version: self.source, events, self, log)
+        self.scripts = Scripts(workers_of(engine.__file__), lambda *which: self.sources[which], events, self, log)
 
     # -- the tools that scripts see
 
@@ -107,7 +109,9 @@ class Sandboxed:
         parts = f"producers: {{{name}: {code}}}"
         if effect.function != "producer":
             parts = f"consumers: {{{name}: {{{effect.function}: {code}}}}}"
-        self.source = f"export default Keep.workflow({{name: 'w', topics: {{}}, {parts}}});"
+        self.sources[state.workflow, effect.version] = (
+            f"export default Keep.workflow({{name: 'w', topics: {{}}, {parts}}});"
+        )
         if task.heavy:
             state = state._replace(policy=state.policy._replace(handler_call_ms=SHORT_MS))
         with alarm(signal.SIGALRM, NEVER_SECONDS, Broken("SANDBOX", f"a call did not end in {NEVER_SECONDS} s")):
@@ -154,9 +158,16 @@ class Sandboxed:
             if not reservations or reservations[-1]["topic"] != key.topic:
                 reservations.append({"topic": key.topic, "ids": []})
             reservations[-1]["ids"].append(key.id)
-        of_topic = [{"id": e.key.id, "title": e.title} for e in pending if json.dumps(e.key.topic) == topic][:100]
+        of_topic = [seen(e) for e in pending if json.dumps(e.key.topic) == topic]
+        limit = self.choices.of((None, 1, 2, 10**6))
+        options = "" if limit is None else f", {{limit: {limit}}}"
+        most = min(limit or self.plan.policy.peek_default, self.plan.policy.peek_max)
+        known = self.plan.roots[: self.plan.policy.peek_max - 1] if topic == js(self.plan.topics[0]) else ()
+        ids = [*(key.id for key in known), "nobody"]
+        found = [seen(e) for key in known if (e := self.events.get("w", key)) is not None]
         peek = (
-            f"given('peek', (await ctx.peek({topic})).map(e => ({{id: e.messageId, title: e.title}})), {js(of_topic)});"
+            f"const [peeked, got] = await Promise.all([ctx.peek({topic}{options}), ctx.getByIds({topic}, {js(ids)})]);"
+            f"given('peek', peeked, [{', '.join(of_topic[:most])}]); given('events', got, [{', '.join(found)}]);"
         )
         wake = ""
         if drawn.wake_at is not None:
@@ -184,8 +195,8 @@ class Sandboxed:
         if function == "mutate":
             twice = f"await Promise.all([1, 2].map(async () => {{ {OPERATIONS['mutate']} }}));"
             after = f"const call = (async () => {{ {OPERATIONS['mutate']} }})(); {OPERATIONS['read']}"
-            tasks += [(twice, "forbidden"), (after, "forbidden"), ("Date.now();", "forbidden")]
-            tasks += [("Math.random();", "forbidden")]
+            tasks += [(twice, "forbidden"), (after, "forbidden"), ("await ctx.sheets.append({}, {});", "bad_result")]
+            tasks += [(f"{code};", "forbidden") for code in ("Date.now()", "new Date()", "Date()", "Math.random()")]
         elif function == "prepare":
             foreign = [name for name in (*self.plan.topics, "nowhere") if name not in row.subscribes]
             tasks += [(OPERATIONS["peek"].replace("TOPIC", js(name)), "forbidden") for name in foreign]
@@ -193,6 +204,7 @@ class Sandboxed:
             tasks += [
                 ("return {reservations: 1};", "bad_result"),
                 ("return {reservations: [], data: NaN};", "bad_result"),
+                ("return {reservations: [], data: [undefined]};", "bad_result"),
             ]
         else:
             tasks += [("return new Map();", "bad_result")]
@@ -220,6 +232,12 @@ def checks(function: Function, run: Run, row: Handler) -> str:
         meant |= {"skipped": "{status: 'skipped'}"}
         lines.append(f"given('outcome', second, {meant.get(run.outcome, '{status: `none`}')});")
     return " ".join(lines)
+
+
+def seen(event: Event) -> str:
+    """An event as a script must see it."""
+    names = f"topic: {js(event.key.topic)}, messageId: {js(event.key.id)}, title: {js(event.title)}"
+    return f"{{{names}, payload: {literal(event.payload)}}}"
 
 
 def js(value: object) -> str:

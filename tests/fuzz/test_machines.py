@@ -23,6 +23,7 @@ from keepkernel.kernel import events, gate, ledger, policy, respond, step
 from keepkernel.kernel.ports import Change, Lease, Loaded
 from keepkernel.kernel.schedule import Idle, Wait
 from keepkernel.kernel.types import State
+from keepkernel.sandbox.handlers import Performer
 from keepkernel.spec.variants import Swap, swapped
 
 LIVES = {"kernel": 120, "store": 6, "host": 25}
@@ -164,6 +165,12 @@ def test_a_host_that_sleeps_too_long_is_found(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(Host, "_look_around", a_tick_more)
     assert "it rests with" in first_found("host", "memory:").text
+
+
+def test_a_script_that_gets_other_events_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Performer.get
+    monkeypatch.setattr(Performer, "get", lambda self, topic, ids: real(self, topic, ids)[:1])
+    assert first_found("host", "memory:").what == "SANDBOX"
 
 
 @pytest.mark.campaign  # The solver gives up by the clock, so that a slow machine may need longer.
