@@ -1,7 +1,7 @@
 """Every way to be refused: its rule, whose fault it is, and what to do about it.
 
 The fault decides what a host does next (HOST-003): a `caller` made a mistake and the run goes on; `script`,
-`transient`, `permission` and `approval` are reported as the end of the run, by `classify`.
+`transient`, `permission`, `approval` and `host` are reported as the end of the run, by `classify`.
 """
 
 from typing import Final, Literal, NamedTuple, TypeVar
@@ -10,7 +10,7 @@ from .types import Rejected
 
 T = TypeVar("T")
 
-Fault = Literal["caller", "script", "transient", "permission", "approval"]
+Fault = Literal["caller", "script", "transient", "permission", "approval", "host"]
 
 
 class Reason(NamedTuple):
@@ -142,7 +142,7 @@ REASONS: Final[dict[str, Reason]] = {
     ),
     "cron_time": Reason(
         "PROD-003",
-        "caller",
+        "host",
         "a cron schedule, and no other, needs its next time",
         "give due_at for a cron producer only",
     ),
@@ -158,7 +158,7 @@ REASONS: Final[dict[str, Reason]] = {
     "not_approved": Reason("PERM-002", "approval", "this exact call is not approved", "approve or reject it"),
     "bad_deadline": Reason(
         "MUT-004",
-        "caller",
+        "host",
         "a connector's deadline is a positive time",
         "declare it in milliseconds",
     ),

@@ -37,6 +37,7 @@ BLAMED: Final[tuple[tuple[FailureClass, tuple[str, ...]], ...]] = (
     ("network", ("send_by_passed", "nothing_asked")),
     ("permission", ("not_granted",)),
     ("approval", ("not_approved",)),
+    ("host", ("cron_time", "bad_deadline")),
 )
 """Refusals that end a run, and as what; all others are mistakes of the caller."""
 

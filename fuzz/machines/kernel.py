@@ -181,8 +181,8 @@ class KernelLife(Life):
 
     @property
     def drives_alone(self) -> bool:
-        """Whether nobody but its host speaks for a run, and no answer is refused as the host's own mistake."""
-        return not any(map(self.plan.has, ("anyone", "stall", "odd")))
+        """Whether nobody but its host speaks for a run."""
+        return not any(map(self.plan.has, ("anyone", "stall")))
 
     def let_time_pass(self) -> None:
         """To a moment that matters, just before it or just after it; or a little."""

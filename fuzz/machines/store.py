@@ -196,7 +196,8 @@ class StoreLife(KernelLife):
             self.check(account)
 
     def neighbour(self, command: c.Command) -> None:
-        """Something happens to the other workflow."""
+        """Something happens to the other workflow, at a time that the store's clock has reached (HOST-004)."""
+        self.clock = max(self.clock, self.now)
         loaded = self.store.load(NEIGHBOUR, command)
         self.check_loaded(loaded, self.other, command)
         whole, seen = step(self.other.state, command), step(loaded.state, command)

@@ -128,7 +128,11 @@ def test_every_fault_but_the_callers_ends_the_run_with_its_class() -> None:
     asking = flow().deployed(mode="ask").event("m1").run_to("recorded")
     wanted = told(asking, asking.command(SendMutation))
     assert (wanted.status, wanted.cause, wanted.tool) == ("paused:approval", "request", "")
-    for f, end in ((preparing, told(preparing, bad)), (recorded, late), (strange, missing), (asking, wanted)):
+    mutating = flow().deployed().event("m1").run_to("mutating")
+    timeless = told(mutating, mutating.command(RecordMutation, TOOL, "{}", True, 0))
+    assert timeless == EndRun(mutating.now, mutating.run.id, "failed:internal", "bad_deadline: 0")
+    ends = ((preparing, told(preparing, bad)), (recorded, late), (strange, missing), (asking, wanted))
+    for f, end in (*ends, (mutating, timeless)):
         assert f.apply(end).run is None
 
 

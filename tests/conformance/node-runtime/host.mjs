@@ -15,7 +15,8 @@ const STATUS = {
   connector: 'failed:internal', unknown: 'paused:reconciliation',
 };
 const CAUSE = { auth: 'auth', permission: 'permission', approval: 'request' };
-const CLASS_OF_FAULT = { script: 'script', transient: 'network', permission: 'permission', approval: 'approval' };
+const CLASS_OF_FAULT =
+  { script: 'script', transient: 'network', permission: 'permission', approval: 'approval', host: 'host' };
 const endOf = ({ failure, message = '', tool = '' }) =>
   ({ type: 'end_run', status: STATUS[failure], message, cause: CAUSE[failure] ?? '', tool });
 const LOST = endOf({ failure: 'unknown', message: 'nobody knows the outcome yet' });
