@@ -18,7 +18,7 @@ from ..spec.variants import Swap, swapped
 from . import explorer
 from .explorer import Found, Graph, Progress, Verdict
 from .setups import SETUPS, Setup, setup
-from .system import Caller, Hand, Label, Model
+from .system import LAW, Caller, Hand, Label, Model
 from .unreached import EXPECTED
 from .world import World
 
@@ -78,6 +78,8 @@ class Result(NamedTuple):
     """Table edges, rules and reasons that the search never came to."""
     complete: bool
     """Every reachable state was seen."""
+    to_law: bool
+    """Every answer of the kernel was held against the law that is written a second time."""
 
     def assert_holds(self) -> "Result":
         """For tests: fail with the counterexample unless everything holds."""
@@ -93,7 +95,7 @@ class Result(NamedTuple):
         broken = {example.violation.invariant for example in self.counterexamples}
         decided = set(broken)
         if self.complete:
-            decided |= INVARIANTS.keys()
+            decided |= INVARIANTS.keys() | ({LAW} if self.to_law else set())
             live = {violation.invariant for violation in LIVENESS.values()}
             if self.caller == "honest" and broken <= live:
                 decided |= live
@@ -106,6 +108,7 @@ def explore(
     caller: Caller = "honest",
     reading: str = "",
     swaps: tuple[Swap, ...] = (),
+    to_law: bool = False,
     max_states: int = 0,
     stop_at_first: bool = False,
     report: Callable[[Progress], None] | None = None,
@@ -113,7 +116,8 @@ def explore(
     """Search every reachable state of a set-up, with the kernel as it is or in another reading.
 
     `chosen` is a set-up or the name of one (`keepkernel check --list`). An adversary as `caller` sends any command at
-    any time. `swaps` exchange functions of the kernel. The search ends early after `max_states`, at the first
+    any time. `swaps` exchange functions of the kernel. `to_law` also holds every answer of the kernel against the law
+    as it is written a second time. The search ends early after `max_states`, at the first
     violation if `stop_at_first`, or when `report`, which is called now and then, raises KeyboardInterrupt.
 
     In a test one line is enough; it fails with the shortest counterexample in words:
@@ -128,7 +132,7 @@ def explore(
     chosen = setup(chosen) if isinstance(chosen, str) else chosen
     if reading:
         swaps = all_swaps(READINGS[reading])
-    model = Model(chosen, caller)
+    model = Model(chosen, caller, to_law=to_law)
     with swapped(*swaps) if swaps else nullcontext():
         graph = explorer.explore(model, max_states=max_states, stop_at_first=stop_at_first, report=report)
         found = list(graph.found)
@@ -173,6 +177,7 @@ def judged(
     return Result(
         chosen, model.caller, reading, verdict, why, len(graph.states), graph.transitions, graph.depth,
         graph.seconds, examples, tuple(sorted(model.witnessed)), missing, unreached(model), graph.complete,
+        model.to_law,
     )  # fmt: skip
 
 

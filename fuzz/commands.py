@@ -39,6 +39,7 @@ class Wanted(NamedTuple):
     features: str | None = None
     reading: str = ""
     max_states: int = 0
+    to_law: bool = False
 
 
 # --- check -------------------------------------------------------------------------------------------
@@ -60,6 +61,7 @@ def search(wanted: Wanted) -> Result:
             chosen,
             caller=caller,
             reading=wanted.reading,
+            to_law=wanted.to_law,
             max_states=wanted.max_states,
             stop_at_first=bool(wanted.reading),
             report=watch,

@@ -26,7 +26,7 @@ from ..spec.readings import READINGS, all_swaps
 from ..spec.variants import swapped
 from .check import LIVENESS, Counterexample, Moment, Result, moments_of
 from .setups import SETUPS, Setup, setup
-from .system import Caller, Label, Model
+from .system import LAW, Caller, Label, Model
 
 VARIABLES: Final = ("actor", "action", "command", "outcome", "kernel", "hand", "world")
 
@@ -41,7 +41,7 @@ Json = dict[str, Any]
 def to_itf(result: Result, example: Counterexample) -> Json:
     """A counterexample as a JSON value in the Informal Trace Format."""
     violation = example.violation
-    model = Model(result.setup, result.caller)
+    model = Model(result.setup, result.caller, to_law=result.to_law)
     start = first_moment(model)
     document: Json = {
         "#meta": {
@@ -198,7 +198,7 @@ def replay(trace: Trace, *, with_reading: bool = False) -> Replay:
 class Player:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.model = Model(trace.setup, trace.caller)
+        self.model = Model(trace.setup, trace.caller, to_law=trace.invariant == LAW)
         self.codes = self.model.initial()
         self.labels: list[int] = []
 

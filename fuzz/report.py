@@ -112,6 +112,8 @@ def findings(result: Result) -> Iterator[str]:
         return
     live = "" if result.caller == "adversary" else "; rest is reachable from every state, and comes when faults stop"
     yield f"Invariants: all {len(INVARIANTS)} hold, on states and on steps{live}."
+    if result.to_law:
+        yield "Law: every answer of the kernel, and what it wants to happen next, is as the second writing says."
     yield f"Put to the test: {len(result.witnesses)} of {len(INVARIANTS)}."
     excuses = EXPECTED.get((result.setup.name, result.caller), {})
     untested = [name for name in INVARIANTS if name not in result.witnesses]

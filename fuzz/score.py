@@ -81,7 +81,7 @@ def by_search(level: Level, until: float) -> str:
             raise KeyboardInterrupt
 
     for name, caller in SEARCHES:
-        result = explore(setup(name), caller=caller, stop_at_first=True, report=report)
+        result = explore(setup(name), caller=caller, to_law=True, stop_at_first=True, report=report)
         if result.counterexamples:
             example = result.counterexamples[0]
             return f"{example.violation.invariant} after {plural(example.length, 'step')} ({name}, {caller})"

@@ -38,7 +38,7 @@ from ..kernel.types import (
 )
 from ..spec import invariants, moves
 from ..spec.invariants import ON_OUTSIDE, ON_STATES, ON_STEPS, Outside, Step, Violation, violations
-from . import abstract, world
+from . import abstract, law, world
 from .abstract import FRESH_RUN, NOW, STALE_RUN, picture, timed
 from .explorer import Move, Moves
 from .setups import PARAMS, TOOL, Setup, publication
@@ -155,15 +155,33 @@ Past = tuple[Retired, ...]
 """All rows that left the state, in their order."""
 
 
+LAW: Final = "LAW"
+
+
+def departs(rows: tuple[str, ...]) -> Violation:
+    return Violation(LAW, "STEP-001", "the kernel answers as the law does that is written a second time", rows)
+
+
 class Model:
     """A set-up and a caller, as a system for the explorer.
 
     With `history` it forgets nothing: every run keeps its name and its rows for ever, counts go on, and the world
     remembers every landing. Such a space has no end; up to a bound it shows what the pictures are pictures of.
+
+    With `to_law` every answer of the kernel is also held against the law as it is written a second time (`law.py`).
     """
 
-    def __init__(self, setup: Setup, caller: Caller = "honest", *, fold: bool = True, history: bool = False) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        caller: Caller = "honest",
+        *,
+        fold: bool = True,
+        history: bool = False,
+        to_law: bool = False,
+    ) -> None:
         self.setup = setup
+        self.to_law = to_law
         self.caller = caller
         self.keys = setup.inputs + setup.outputs
         # Inputs are interchangeable as long as their order of arrival does not matter.
@@ -215,6 +233,8 @@ class Model:
             done = {e.key for e in state.events if e.status in ("consumed", "skipped")}
             self._masks.append((self._mask(held), self._mask(done)))
             found = violations(ON_STATES, state)
+            if self.to_law and (rows := law.plan_departures(state, NOW, self._fresh(known))):
+                found += (departs(rows),)
             if found:
                 self.state_violations[known] = found
             self._witness(ON_STATES, state)
@@ -384,12 +404,13 @@ class Model:
         after = outcome.state if isinstance(outcome, Accepted) else state
         seen = Step(state, command, outcome, after)
         self._witness(ON_STEPS, seen)
+        rows = law.departure(state, command, outcome) if self.to_law else ()
         if isinstance(outcome, Rejected):
-            self.reasons[outcome.reason] += 1  # Nothing changed, so no step was taken that could break anything.
-            return Edge(outcome, number, None, False, ())
+            self.reasons[outcome.reason] += 1  # Nothing changed, so no step was taken that could break anything else.
+            return Edge(outcome, -1, None, False, (departs(rows),)) if rows else Edge(outcome, number, None, False, ())
         self.rules.update(outcome.rules)
         self._count_moves(state, command, outcome)
-        found = violations(ON_STEPS, seen)
+        found = violations(ON_STEPS, seen) + ((departs(rows),) if rows else ())
         past = (*self.pasts[number], outcome.retired) if self.history and any(outcome.retired) else self.pasts[number]
         target = -1 if found else self.state_id(self.picture(after), past)
         effect = outcome.effects[0] if outcome.effects else None

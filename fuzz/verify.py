@@ -36,7 +36,7 @@ class Search(NamedTuple):
 
     @property
     def command(self) -> list[str]:
-        return ["check", self.setup, "--events", str(self.events), "--caller", self.caller]
+        return ["check", self.setup, "--events", str(self.events), "--caller", self.caller, "--law"]
 
 
 PLAN: Final = (
@@ -193,8 +193,9 @@ def checked(document: Json) -> Iterator[str]:
     yield from wrapped(
         "Checked: ",
         f"{len(INVARIANTS)} invariants on states and steps, {len(INVARIANTS) - len(document['untested'])} of them put "
-        "to the test, with any number of crashes, faults and retries, against honest hosts and adversaries; with "
-        "honest hosts also that rest is reachable from every state, and comes when faults stop.",
+        "to the test, and every answer of the kernel against the law as it is written a second time, with any number "
+        "of crashes, faults and retries, against honest hosts and adversaries; with honest hosts also that rest is "
+        "reachable from every state, and comes when faults stop.",
     )
     nowhere = {"Put to the test nowhere": document["untested"]}
     nowhere |= {f"Reached nowhere, {kind}": names for kind, names in document["unreached"].items()}

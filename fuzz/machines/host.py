@@ -16,11 +16,12 @@ from ...kernel.respond import Answer, Failed
 from ...kernel.schedule import Idle, Wait
 from ...kernel.step import step
 from ...kernel.types import Accepted, CallHandler, Declaration, Event, Outcome, Reconcile, Rejected, Send, State
+from .. import duty, law
+from ..law import differences
 from ..lives import Place
-from . import duty, law
 from .choices import Choices
 from .kernel import IDLE, Hand, KernelLife
-from .life import Broken, Coverage, accepted, differences, hold_to_invariants, hold_to_law, shown
+from .life import Broken, Coverage, accepted, hold_to_invariants, hold_to_law, shown
 from .places import ALL, FAST_STORES, new_place
 from .sandboxed import Sandboxed
 from .store import Account
@@ -370,7 +371,7 @@ class HostLife(KernelLife):
             self.may_call |= {effect.key for effect in outcome.effects if isinstance(effect, Send)}
             own.add(command, outcome)
             hold_to_invariants(before, command, outcome, own.state, self.world.ghost())
-            hold_to_law(before, command, outcome, own.state)
+            hold_to_law(before, command, outcome)
         self.state = own.state
         loaded = self.store.load("w")
         rows = differences(loaded.state._replace(events=()), own.state._replace(events=()))

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from ...kernel import commands as c
 from ...kernel.types import Accepted, Outcome, Rejected, State
 from ...spec.invariants import Ghost, Step, check_step
-from . import law
+from .. import law
 
 
 class Broken(AssertionError):
@@ -118,38 +118,10 @@ def shown(command: c.Command) -> str:
     return f"{c.NAMES[type(command)]} {' '.join(said)}".rstrip()
 
 
-def hold_to_law(before: State, command: c.Command, outcome: Outcome, after: State) -> None:
+def hold_to_law(before: State, command: c.Command, outcome: Outcome) -> None:
     """The kernel says what the clerk says."""
-    name = c.NAMES[type(command)]
-    meant = law.expected(before, command)
-    if isinstance(outcome, Rejected):
-        if not meant.reasons:
-            raise Broken("LAW", f"{name} is refused ({outcome.reason}), and the law allows it")
-        if outcome.reason not in meant.reasons:
-            why = ", ".join(sorted(meant.reasons))
-            raise Broken("LAW", f"{name} is refused for {outcome.reason}, where the law says {why}")
-        return
-    if meant.reasons:
-        raise Broken("LAW", f"{name} is accepted, and the law refuses it: {', '.join(sorted(meant.reasons))}")
-    rows = tuple(differences(outcome.state, meant.state))
-    if rows:
-        raise Broken("LAW", f"{name} leads elsewhere than the law says", rows)
-    if outcome.effects != meant.effects:
-        raise Broken("LAW", f"{name} has other effects", (f"{outcome.effects}, by the law {meant.effects}",))
-    if outcome.retired != meant.retired:
-        raise Broken("LAW", f"{name} leaves other history", (f"{outcome.retired}, by the law {meant.retired}",))
-
-
-def differences(actual: State, meant: State) -> "list[str]":
-    """Where two states differ, field by field."""
-    if actual == meant:
-        return []
-    pairs = zip(State._fields, actual, meant, strict=True)
-    return [
-        f"{name}: {is_there!r:.300}, should be {should_be!r:.300}"
-        for name, is_there, should_be in pairs
-        if is_there != should_be
-    ]
+    if found := law.departure(before, command, outcome):
+        raise Broken("LAW", found[0], found[1:])
 
 
 def hold_to_invariants(before: State, command: c.Command, outcome: Outcome, after: State, ghost: Ghost) -> None:

@@ -17,10 +17,11 @@ from ...kernel.ports import Change, Conflict, Lease, LeaseLost, Loaded, Store, T
 from ...kernel.step import step
 from ...kernel.types import Accepted, Event, Key, Mutation, Outcome, Run, Session, State, new_workflow
 from ...kernel.window import named
+from ..law import differences
 from ..lives import Place
 from .choices import Choices
 from .kernel import KernelLife
-from .life import Broken, Coverage, differences, shown
+from .life import Broken, Coverage, shown
 from .places import ALL, new_place
 from .plans import publication
 
@@ -365,9 +366,9 @@ class StoreLife(KernelLife):
         if isinstance(whole, Accepted) and isinstance(seen, Accepted):
             rows = differences(seen.state._replace(events=()), whole.state._replace(events=()))
             after = {event.key: event for event in whole.state.events}
-            rows += [f"{e}, should be {after.get(e.key)}" for e in seen.state.events if after.get(e.key) != e]
+            rows += tuple(f"{e}, should be {after.get(e.key)}" for e in seen.state.events if after.get(e.key) != e)
             if rows or seen.effects != whole.effects or seen.retired != whole.retired:
-                raise Broken("STORE", f"{shown(command)} leads elsewhere on what the store shows", tuple(rows))
+                raise Broken("STORE", f"{shown(command)} leads elsewhere on what the store shows", rows)
         elif whole != seen:
             raise Broken("STORE", f"{shown(command)}: {seen!r:.200} on what the store shows, else {whole!r:.200}")
 
@@ -377,12 +378,12 @@ class StoreLife(KernelLife):
             raise Broken("STORE", f"it is at version {loaded.version}, not {account.version}")
         rows = differences(loaded.state._replace(events=()), state._replace(events=()))
         if rows:
-            raise Broken("STORE", "its state is another than was committed", tuple(rows))
+            raise Broken("STORE", "its state is another than was committed", rows)
         shows = {event.key: event for event in loaded.state.events}
-        rows = [f"{e}, should be {k}" for e in shows.values() if (k := event_of(account, e.key)) != e]
+        rows = tuple(f"{e}, should be {k}" for e in shows.values() if (k := event_of(account, e.key)) != e)
         missing = [key for key in wanted(account, command) if key not in shows]
         if rows or missing or len(shows) < len(loaded.state.events):
-            raise Broken("STORE", f"its window is wrong, {missing} is missing", tuple(rows))
+            raise Broken("STORE", f"its window is wrong, {missing} is missing", rows)
 
     def peek(self, name: str, topic: str, limit: int, after: int) -> tuple[Event, ...]:
         return self.store.peek(name, topic, limit, after)

@@ -62,7 +62,7 @@ class ValuesLife(Life):
     def submit(self, command: c.Command) -> None:
         outcome = step(self.state, command)
         self.tell("course", c.NAMES[type(command)])
-        hold_to_law(self.state, command, outcome, self.state)
+        hold_to_law(self.state, command, outcome)
         if isinstance(outcome, Accepted):
             self.state = outcome.state
 

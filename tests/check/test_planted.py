@@ -6,10 +6,14 @@ import pytest
 
 from keepkernel import Accepted, Approve, Resume, Run, State
 from keepkernel.fuzz.check import Result, explore, shortest
+from keepkernel.fuzz.report import told
 from keepkernel.fuzz.setups import setup
 from keepkernel.kernel import events, people, runs
-from keepkernel.kernel.reasons import require
+from keepkernel.kernel.people import pause
+from keepkernel.kernel.reasons import Refusal, require
+from keepkernel.kernel.recover import recover
 from keepkernel.kernel.types import EndStatus
+from keepkernel.spec.readings import altered
 from keepkernel.spec.variants import Swap, swapped
 
 
@@ -112,3 +116,45 @@ def test_a_publication_that_wakes_no_consumer_is_caught() -> None:
 
 def test_a_release_that_wakes_no_consumer_is_caught() -> None:
     assert broken(explore("consumer", swaps=(Swap(stopped, stop_quietly),))) == ["INV-014"]
+
+
+# --- the law, a second time --------------------------------------------------------------------------
+
+
+def resume_ends_maintenance(state: State, c: Any) -> Accepted:
+    return altered(resume(state, c), maintenance=None)
+
+
+def test_what_no_invariant_forbids_is_held_against_the_law() -> None:
+    swaps = (Swap(resume, resume_ends_maintenance),)
+    assert broken(explore("no-mutate", swaps=swaps)) == []
+    result = explore("no-mutate", swaps=swaps, to_law=True, stop_at_first=True)
+    assert broken(result) == ["LAW"]
+    rows = result.counterexamples[0].violation.rows
+    assert rows[0] == "resume leads elsewhere than the law says"
+    assert rows[1].startswith("maintenance: None, should be Maintenance(")
+
+
+def never_finishes(state: State, now: int) -> tuple[()]:
+    return ()
+
+
+def test_what_should_happen_next_is_held_against_the_law() -> None:
+    result = explore("no-mutate", swaps=(Swap(recover, never_finishes),), to_law=True, stop_at_first=True)
+    assert [row.partition(" asks")[0] for row in result.counterexamples[0].violation.rows] == ["recovery"]
+
+
+def refuses_everybody(state: State, c: Any) -> Accepted:
+    raise Refusal("workflow_edge", state.status)
+
+
+def test_a_refusal_that_the_law_does_not_know_is_found() -> None:
+    result = explore("no-mutate", swaps=(Swap(pause, refuses_everybody),), to_law=True, stop_at_first=True)
+    assert broken(result) == ["LAW"]
+    assert result.counterexamples[0].violation.rows == ("pause is refused (workflow_edge), and the law allows it",)
+
+
+def test_the_kernel_as_it_is_keeps_to_the_law() -> None:
+    result = explore("consumer", caller="adversary", to_law=True).assert_holds()
+    assert result.invariants["LAW"] == "holds"
+    assert "is as the second writing says" in told(result)

@@ -11,8 +11,9 @@ from keepkernel import Accepted
 from keepkernel.adapters.host import Host
 from keepkernel.adapters.memory import MemoryStore
 from keepkernel.adapters.sqlite import SQLiteStore
+from keepkernel.fuzz import law
 from keepkernel.fuzz.commands import WrongUsage, replay
-from keepkernel.fuzz.machines import law, levels
+from keepkernel.fuzz.machines import levels
 from keepkernel.fuzz.machines.choices import Choices, by_chance, recorded
 from keepkernel.fuzz.machines.levels import LEVELS, Level, Trace, beginning
 from keepkernel.fuzz.machines.life import Coverage

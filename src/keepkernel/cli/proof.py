@@ -48,6 +48,9 @@ def check(
     max_states: Annotated[
         int | None, typer.Option(min=1, help="Stop after so many states.", show_default="no limit")
     ] = None,
+    law: Annotated[
+        bool, typer.Option("--law", help="Hold every answer also against the law as it is written a second time.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     itf: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the counterexample for `replay`.")] = None,
     mermaid: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the counterexample as a diagram.")] = None,
@@ -63,11 +66,11 @@ def check(
     if what:
         typer.echo(commands.listing())
     elif readings:
-        if setup or events or caller or features is not None or reading or max_states or itf or mermaid:
+        if setup or events or caller or features is not None or reading or max_states or law or itf or mermaid:
             end(lambda: commands.wrong_usage("--readings goes with --json alone: each reading has its own set-up"))
         end(lambda: commands.readings(as_json_text=as_json))
     else:
-        wanted = commands.Wanted(setup, events or 0, caller, features, reading, max_states or 0)
+        wanted = commands.Wanted(setup, events or 0, caller, features, reading, max_states or 0, law)
         end(lambda: commands.check(wanted, as_json_text=as_json, itf_file=itf, mermaid_file=mermaid))
 
 

@@ -1,18 +1,20 @@
 """The law a second time, as a clerk would apply it by hand: what a command must lead to, or why it must be refused.
 
-The machines compare every answer of the kernel with this one. It shares no function and no table with the kernel,
-changes its rows in place where the kernel makes new ones, and tells all objections to a command where the kernel
-tells the first. So a slip in one of the two shows, wherever a walk comes.
+The machines, and the checker with `--law`, compare every answer of the kernel with this one. It shares no function and
+no table with the kernel, changes its rows in place where the kernel makes new ones, and tells all objections to a
+command where the kernel tells the first. So a slip in one of the two shows, wherever a walk or a search comes.
 """
 
 from collections.abc import Callable, Generator, Iterator
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from ...kernel import commands as c
-from ...kernel.capabilities import Function
-from ...kernel.schedule import Idle, Wait
-from ...kernel.types import (
+from ..kernel import commands as c
+from ..kernel import recover as kernel_recovery
+from ..kernel import schedule
+from ..kernel.capabilities import Function
+from ..kernel.schedule import Idle, Wait
+from ..kernel.types import (
     CallHandler,
     Declaration,
     Effect,
@@ -27,9 +29,11 @@ from ...kernel.types import (
     Mutation,
     MutationOutcome,
     MutationStatus,
+    Outcome,
     Permission,
     Publication,
     Reconcile,
+    Rejected,
     Repair,
     Request,
     ResolvedBy,
@@ -69,6 +73,54 @@ def expected(state: State, command: c.Command) -> Expected:
     if reasons:
         return Expected(frozenset(reasons), state)
     return Expected(frozenset(), book.state(), tuple(book.effects), Retired(*book.retired))
+
+
+def departure(before: State, command: c.Command, outcome: Outcome) -> tuple[str, ...]:
+    """How the kernel's answer departs from what the law says: in a sentence, and in rows. Nothing when it does not."""
+    name = c.NAMES[type(command)]
+    meant = expected(before, command)
+    why = ", ".join(sorted(meant.reasons))
+    if isinstance(outcome, Rejected):
+        if not meant.reasons:
+            return (f"{name} is refused ({outcome.reason}), and the law allows it",)
+        if outcome.reason not in meant.reasons:
+            return (f"{name} is refused for {outcome.reason}, where the law says {why}",)
+        return ()
+    if meant.reasons:
+        return (f"{name} is accepted, and the law refuses it: {why}",)
+    if rows := differences(outcome.state, meant.state):
+        return (f"{name} leads elsewhere than the law says", *rows)
+    if outcome.effects != meant.effects:
+        return (f"{name} has other effects", f"{outcome.effects}, by the law {meant.effects}")
+    if outcome.retired != meant.retired:
+        return (f"{name} leaves other history", f"{outcome.retired}, by the law {meant.retired}")
+    return ()
+
+
+def differences(actual: State, meant: State) -> tuple[str, ...]:
+    """Where two states differ, field by field."""
+    if actual == meant:
+        return ()
+    pairs = zip(State._fields, actual, meant, strict=True)
+    return tuple(
+        f"{name}: {is_there!r:.300}, should be {should_be!r:.300}"
+        for name, is_there, should_be in pairs
+        if is_there != should_be
+    )
+
+
+def plan_departures(state: State, now: int, fresh: str) -> tuple[str, ...]:
+    """Where the kernel wants something else to happen next than the law does: recovery, background, scheduler."""
+    asked = {
+        "recovery": (kernel_recovery.recover(state, now), recovery(state, now)),
+        "the background": ((schedule.upkeep(state, now),), (owed(state, now),)),
+        "the scheduler": ((schedule.schedule(state, now, fresh),), (planned(state, now, fresh),)),
+    }
+    return tuple(
+        f"{who} asks for {said}, the law for {meant}"
+        for who, (said, meant) in asked.items()
+        if said != meant or [*map(type, said)] != [*map(type, meant)]
+    )
 
 
 class Book:

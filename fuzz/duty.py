@@ -6,9 +6,9 @@ message, a host may choose its words.
 
 from typing import Final
 
-from ...kernel import commands as c
-from ...kernel.failures import FailureClass
-from ...kernel.respond import (
+from ..kernel import commands as c
+from ..kernel.failures import FailureClass
+from ..kernel.respond import (
     Answer,
     AskAgain,
     Called,
@@ -20,7 +20,7 @@ from ...kernel.respond import (
     Pinned,
     Unknown,
 )
-from ...kernel.types import CallHandler, EndStatus, ErrorCause, Reconcile, Run, Send, State
+from ..kernel.types import CallHandler, EndStatus, ErrorCause, Reconcile, Run, Send, State
 from .law import OPEN_RECORDS
 
 ENDS: Final[tuple[tuple[EndStatus, tuple[FailureClass, ...]], ...]] = (
