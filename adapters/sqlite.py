@@ -105,7 +105,8 @@ class SQLiteStore(Pages):
         reach: Reach = pass_by,
         busy_ms: int = 5_000,
     ) -> None:
-        self._path = Path(path)
+        # SQLite puts the log beside the file itself, not beside a link to it.
+        self._path = Path(os.path.realpath(path))
         self._clock = ForwardClock(clock)
         self._reach = reach
         self._busy_ms = busy_ms

@@ -227,6 +227,22 @@ def test_a_log_that_is_gone_for_good(path: Path) -> None:
         assert store.workflows() == ()
 
 
+def test_a_link_leads_to_the_log_of_its_file(folder: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told(path).close()
+    link = folder / "link.db"
+    link.symlink_to(path)
+    monkeypatch.chdir(folder)
+    store = store_at(Path("link.db"))
+    do(store, publish("mail", "late"))
+    monkeypatch.chdir("/")
+    there = contents(store)
+    with closing(store_at(link)) as second:
+        assert contents(second) == there
+    store.drop()
+    with closing(store_at(link)) as store:
+        assert contents(store) == there
+
+
 def test_a_copy_without_its_log_is_noticed(path: Path) -> None:
     store = told(path)
     shutil.copy(path, path.with_name("copy.db"))
