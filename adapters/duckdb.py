@@ -45,6 +45,7 @@ from ..kernel.ports import (
 from ..kernel.types import Event, Key, State, new_workflow
 from ..kernel.window import named
 from .clock import ForwardClock, wall_clock_ms
+from .disk import trouble_with
 from .duckdb_tables import EVENT_LIST, FOLD, MIGRATIONS, STORAGE, name_hash
 from .duckdb_undo import HEADER_BYTES, Undo
 from .mark import Mark, sync_folder
@@ -129,7 +130,7 @@ class DuckDBStore(Pages):
         reach: Reach = pass_by,
         fold_commits: int = FOLD_COMMITS,
     ) -> None:
-        self._path = Path(path).resolve()
+        self._path = Path(os.path.realpath(path))
         self._clock = ForwardClock(clock)
         self._reach = reach
         self._fold_commits = fold_commits
@@ -344,8 +345,8 @@ class DuckDBStore(Pages):
             yield
         except duckdb.Error as error:
             raise self._named(error) from error
-        except PermissionError as error:
-            raise ReadOnlyStore(f"{error.filename}: no permission; let this user write there") from error
+        except OSError as error:
+            raise trouble_with(self._path, error) from error
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

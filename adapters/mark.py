@@ -1,6 +1,7 @@
 """The mark of a store: how far it has come, written beside it, so that a part that went missing is missed."""
 
 import os
+import re
 from pathlib import Path
 
 from ..kernel.ports import DamagedStore
@@ -24,10 +25,10 @@ class Mark:
     def read(self) -> int | None:
         """The position; None when there is no mark."""
         try:
-            text = self.path.read_text()
+            text = self.path.read_bytes()
         except FileNotFoundError:
             return None
-        if not text.strip().isdigit():
+        if not re.fullmatch(rb"\d{20}\n", text):
             raise DamagedStore(f"{self.path} is damaged; restore it and the store from a copy")
         return int(text)
 

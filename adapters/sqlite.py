@@ -12,7 +12,7 @@ commits go to the log, whose own first entry says `logged`. Who finds `open` and
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
@@ -36,6 +36,8 @@ from ..kernel.ports import (
 from ..kernel.types import State, new_workflow
 from ..kernel.window import named
 from .clock import ForwardClock, wall_clock_ms
+from .disk import trouble_with
+from .mark import sync_folder
 from .pages import EVENTS, REPLACE_EVENT, VIEWED, Pages, view
 from .points import Reach, pass_by
 from .rows import (
@@ -142,24 +144,15 @@ class SQLiteStore(Pages):
                 self._migrate(connection)
             self._reach("create file: before")
             os.link(draft, self._path)
-            self._sync_folder()
+            sync_folder(self._path.parent)
             self._reach("create file: after")
         except FileExistsError:
             """Another process was faster; its store is as good."""
         finally:
             draft.unlink(missing_ok=True)
 
-    def _sync_folder(self) -> None:
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
     def _require_store(self) -> None:
         """Refuse what is not ours, before anything of it is changed."""
-        if self._path.is_dir():
-            raise StoreError(f"{self._path} is a folder; name a file in it")
         with self._path.open("rb") as file:
             header = file.read(HEADER_BYTES)
         if len(header) < HEADER_BYTES:
@@ -261,7 +254,8 @@ class SQLiteStore(Pages):
     def _let_go(self) -> None:
         """SQLite tidies up when the last connection closes. Who has not come to the end of its work leaves the log."""
         kept = self._path.with_name(f"{self._path.name}-kept")
-        if self._log.exists():
+        with suppress(OSError):  # Where nothing can be written, SQLite removes nothing.
+            kept.unlink(missing_ok=True)  # Of somebody who died here.
             os.link(self._log, kept)
         self._connection.close()
         if kept.exists():
@@ -306,8 +300,8 @@ class SQLiteStore(Pages):
             yield
         except sqlite3.Error as error:
             raise self._named(error) from error
-        except PermissionError as error:
-            raise ReadOnlyStore(f"{error.filename}: no permission; let this user write there") from error
+        except OSError as error:
+            raise trouble_with(self._path, error) from error
 
     def _named(self, error: sqlite3.Error) -> StoreError:
         primary = getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -1,5 +1,6 @@
 """Opens a store by its URL; nothing of a driver is imported before somebody asks for it."""
 
+import re
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final, NamedTuple
@@ -42,6 +43,9 @@ def open_store(url: str, *, clock: Callable[[], int] | None = None, reach: Reach
         raise StoreError(f"{scheme}{colon} does not name a store; write one of {shapes}")
     if (location == "") != (scheme == "memory"):
         raise StoreError(f"{url} does not name a place for its data; write {kind.shape}")
+    # Bytes of a command line that are no UTF-8 come as lone surrogates.
+    if re.search("[\0\ud800-\udfff]", location):
+        raise StoreError(f"the place of this {scheme} store has a character that is no text; name it in UTF-8")
     try:
         make: Callable[..., Any] = getattr(import_module(kind.module, __package__), kind.name)
     except ModuleNotFoundError as error:

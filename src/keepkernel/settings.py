@@ -114,7 +114,7 @@ def place_of(url: str) -> Place:
 
 def exists(place: Place) -> bool:
     scheme, _, location = place.url.partition(":")
-    return scheme not in ("duckdb", "sqlite") or Path(location).exists()
+    return scheme not in ("duckdb", "sqlite") or os.path.exists(location)
 
 
 def store_beside(folder: Path, settings: Settings) -> str:

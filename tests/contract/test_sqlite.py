@@ -174,6 +174,17 @@ def test_a_full_disk_writes_nothing_and_loses_nothing(path: Path) -> None:
     store.close()
 
 
+def test_what_one_left_who_died_while_letting_go_is_swept_away(path: Path) -> None:
+    store = told(path)
+    there = contents(store)
+    kept = path.with_name(f"{path.name}-kept")
+    kept.write_text("an older log")
+    store.drop()
+    assert not kept.exists()
+    with closing(store_at(path)) as store:
+        assert contents(store) == there
+
+
 def test_a_store_that_somebody_keeps_to_himself(path: Path) -> None:
     store = begun(store_at(path))
     change = change_for(store, Pause(START), "change")

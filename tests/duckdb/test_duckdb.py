@@ -541,6 +541,13 @@ def test_a_commit_that_was_torn_is_as_if_it_never_was(unclean: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("text", [b"", b"0\n", b"\xff\xfe", "²".encode(), b"1" * 5_000, bytes(21)])
+def test_a_mark_that_is_damaged_is_told(unclean: Path, text: bytes) -> None:
+    beside(unclean, ".mark").write_bytes(text)
+    with pytest.raises(DamagedStore, match="mark is damaged"):
+        DuckDBStore(str(unclean))
+
+
 def test_a_file_that_was_cut_is_told(unclean: Path) -> None:
     DuckDBStore(str(unclean)).close()
     whole = unclean.read_bytes()
