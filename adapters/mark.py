@@ -1,7 +1,9 @@
 """The mark of a store: how far it has come, written beside it, so that a part that went missing is missed."""
 
+import json
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from ..kernel.ports import DamagedStore
@@ -53,6 +55,41 @@ class Mark:
         self.release()
         self.path.unlink()
         sync_folder(self.path.parent)
+
+    def release(self) -> None:
+        if self._file != -1:
+            os.close(self._file)
+            self._file = -1
+
+
+class LastCommit:
+    """A file that names the last commit of whoever made one, for stores that several processes share.
+
+    A hint, as good as it gets: it outlives the death of a process, and where it can not be written it says less.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = -1
+
+    def read(self) -> tuple[str, int] | None:
+        """A workflow and the version that it must have reached; None when nothing is said."""
+        try:
+            workflow, version = json.loads(self.path.read_bytes().partition(b"\n")[0])
+        except (FileNotFoundError, ValueError):
+            return None
+        return workflow, version
+
+    def write(self, workflow: str, version: int) -> None:
+        """One write, so that it is never half there; what follows its line is left of a longer one."""
+        with suppress(OSError):  # The commit is durable already, and nobody may say that it is not.
+            if self._file == -1:
+                self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o666)
+            os.pwrite(self._file, f"{json.dumps([workflow, version])}\n".encode(), 0)
+
+    def remove(self) -> None:
+        self.release()
+        self.path.unlink(missing_ok=True)
 
     def release(self) -> None:
         if self._file != -1:

@@ -7,6 +7,8 @@ Several processes of one machine may share the file. Tables are `workflows`, `ev
 What is committed stands first in a second file, PATH-wal, which SQLite reads when it opens the first one. Without it
 SQLite would silently show an older store. So the log is marked: `store.log` in the main file says `open` while
 commits go to the log, whose own first entry says `logged`. Who finds `open` and no log knows that the log was lost.
+Of a log that was cut or spoiled SQLite takes what comes before, as silently. So a third file, PATH-mark, names the last
+commit, and a store that does not hold it is not opened.
 """
 
 import os
@@ -37,7 +39,7 @@ from ..kernel.types import State, new_workflow
 from ..kernel.window import named
 from .clock import ForwardClock, wall_clock_ms
 from .disk import trouble_with
-from .mark import sync_folder
+from .mark import LastCommit, sync_folder
 from .pages import EVENTS, REPLACE_EVENT, VIEWED, Pages, view
 from .points import Reach, pass_by
 from .rows import (
@@ -113,6 +115,7 @@ class SQLiteStore(Pages):
         self._reach = reach
         self._busy_ms = busy_ms
         self._commits = 0
+        self._mark = LastCommit(self._path.with_name(f"{self._path.name}-mark"))
         self._heads: dict[str, tuple[int, State]] = {}
         """The latest version and head that were seen of each workflow, so that they are not read twice."""
         with self._troubles_named():
@@ -167,7 +170,7 @@ class SQLiteStore(Pages):
             raise DamagedStore(
                 f"{self._log} is missing: {self._path.name} was not closed in order, and its last commits stood there. "
                 "Put it back where it was. If it is gone for good, restore a copy, or go on without those commits: "
-                f"sqlite3 '{self._path}' \"UPDATE store SET log = 'closed'\""
+                f"remove {self._mark.path.name}, then sqlite3 '{self._path}' \"UPDATE store SET log = 'closed'\""
             )
 
     @property
@@ -188,11 +191,27 @@ class SQLiteStore(Pages):
         for setting in ("synchronous = FULL", "fullfsync = ON", "wal_autocheckpoint = 0"):
             execute(f"PRAGMA {setting}")
         self._migrate(self._connection)
+        self._require_last_commit()
         self._begin_log()
         pages, bytes_per_page = (execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
         if self._path.stat().st_size < pages * bytes_per_page and self._log.stat().st_size == 0:
             raise DamagedStore(f"{self._path} has been cut short; restore a copy")
         self._clock.saw(execute("SELECT ifnull(max(changed_at), 0) FROM workflows").fetchone()[0])
+
+    def _require_last_commit(self) -> None:
+        """A log that was cut loses its end, so whoever has the last commit has all of them."""
+        last = self._mark.read()
+        if last is None:
+            return
+        workflow, wanted = last
+        held = self._all("SELECT 1 FROM workflows WHERE name = ? AND version >= ?", workflow, wanted)
+        # Whoever reads while another process writes may find half of the one and half of the other; once.
+        if not held and self._mark.read() == last:
+            raise DamagedStore(
+                f"{self._log} is damaged or cut, or {self._path.name} is an older copy: {self._mark.path.name} says "
+                f"that {workflow} was at version {wanted}, and that is not there. Put back what was there. If it is "
+                f"gone for good, restore a copy, or go on without those commits: remove {self._mark.path.name}"
+            )
 
     def _require_known(self, version: int) -> None:
         if version > len(MIGRATIONS):
@@ -244,6 +263,9 @@ class SQLiteStore(Pages):
             # Others go on with the log.
             self._connection.execute(f"PRAGMA busy_timeout = {self._busy_ms}")
             self._write("mark logged", "UPDATE store SET log = 'logged'")
+            self._mark.release()
+        else:
+            self._mark.remove()
 
     def drop(self) -> None:
         main = self._path.read_bytes()
@@ -253,6 +275,7 @@ class SQLiteStore(Pages):
 
     def _let_go(self) -> None:
         """SQLite tidies up when the last connection closes. Who has not come to the end of its work leaves the log."""
+        self._mark.release()
         kept = self._path.with_name(f"{self._path.name}-kept")
         with suppress(OSError):  # Where nothing can be written, SQLite removes nothing.
             kept.unlink(missing_ok=True)  # Of somebody who died here.
@@ -337,7 +360,10 @@ class SQLiteStore(Pages):
         head = encode(new_workflow(workflow, policy))
         with self._troubles_named():
             statement = "INSERT INTO workflows VALUES (?, 0, 0, '', 0, 0, ?) ON CONFLICT DO NOTHING"
-            return self._write("create", statement, (workflow, head)) == 1
+            created = self._write("create", statement, (workflow, head)) == 1
+            if created:
+                self._mark.write(workflow, 0)
+            return created
 
     def load(self, workflow: str, command: Command | None = None) -> Loaded:
         with self._troubles_named():
@@ -379,6 +405,7 @@ class SQLiteStore(Pages):
                 self._write_all("events", PUT_EVENT, [(change.workflow, *event_row(e)) for e in change.events])
             self._commits += 1
             self._heads[change.workflow] = change.version, change.head
+            self._mark.write(change.workflow, change.version)
         return change.version
 
     def lease(self, workflow: str, host: str, ttl_ms: int) -> Lease | None:

@@ -42,6 +42,10 @@ def log_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
+def mark_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-mark")
+
+
 def told(path: Path) -> Store:
     """A store with a whole story in it, still open."""
     store = store_at(path)
@@ -233,6 +237,8 @@ def test_a_log_that_is_gone_for_good(path: Path) -> None:
     with pytest.raises(DamagedStore) as caught:
         store_at(path)
     remedy = str(caught.value).split('"')[1]
+    assert f"remove {mark_of(path).name}, then sqlite3" in str(caught.value)
+    mark_of(path).unlink()
     shell(path, remedy)
     with closing(store_at(path)) as store:
         assert store.workflows() == ()
@@ -290,6 +296,53 @@ def test_a_torn_log_ends_with_a_whole_commit(path: Path) -> None:
         with closing(store_at(torn)) as store:
             whole = max(number for number, end in enumerate(ends) if end <= cut)
             assert contents(store) == states[whole]
+
+
+def test_a_log_that_lost_commits_is_told(path: Path) -> None:
+    """By its end or by one wrong byte, wherever that is; and the remedy that the message gives opens what is left."""
+    store = told(path)
+    there = contents(store)
+    store.drop()
+    main, log, mark = (of.read_bytes() for of in (path, log_of(path), mark_of(path)))
+    places = range(10, len(log), 10_007)
+    for spoiled in (b"", *(log[:at] for at in places), *(log[:at] + b"?!" + log[at + 2 :] for at in places)):
+        path.write_bytes(main)
+        log_of(path).write_bytes(spoiled)
+        mark_of(path).write_bytes(mark)
+        for _ in range(2):
+            with pytest.raises(DamagedStore, match=f"or go on without those commits: remove {mark_of(path).name}"):
+                store_at(path)
+    log_of(path).write_bytes(log)
+    with closing(store_at(path)) as store:
+        assert contents(store) == there
+    path.write_bytes(main)
+    log_of(path).write_bytes(log[: len(log) // 2])
+    with closing(store_at(path)) as store:
+        assert 0 < len(contents(store)[-1]) < len(there[-1])
+
+
+@pytest.mark.parametrize("text", [b"", b"\0" * 50, b'["w", 1'])
+def test_a_mark_that_a_machine_left_half_written_says_nothing(path: Path, text: bytes) -> None:
+    store = told(path)
+    there = contents(store)
+    store.drop()
+    mark_of(path).write_bytes(text)
+    with closing(store_at(path)) as store:
+        assert contents(store) == there
+
+
+def test_a_commit_is_done_although_its_mark_can_not_be_written(path: Path) -> None:
+    store = begun(store_at(path))
+    store.close()
+    mark_of(path).mkdir()
+    with pytest.raises(StoreError, match="is a folder"):
+        store_at(path)
+    mark_of(path).rmdir()
+    store = store_at(path)
+    mark_of(path).mkdir()
+    do(store, publish("mail", "m1"))
+    mark_of(path).rmdir()
+    store.close()
 
 
 def test_the_log_is_brought_in_now_and_then(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
