@@ -119,7 +119,13 @@ class SQLiteStore(Pages):
         self._heads: dict[str, tuple[int, State]] = {}
         """The latest version and head that were seen of each workflow, so that they are not read twice."""
         with self._troubles_named():
+            left = self._log.exists()  # Asked first: whoever creates the store makes the log after the file.
             if not self._path.exists():
+                if left:
+                    raise DamagedStore(
+                        f"{self._path} is missing, and its log is there. Put it back, or restore a copy; "
+                        f"to begin a new one, remove {self._log.name} and {self._mark.path.name}"
+                    )
                 self._create_file()
             self._require_store()
             self._connection = self._connect("mode=rw", busy_ms)

@@ -230,6 +230,18 @@ def test_a_log_that_is_missing_is_noticed(path: Path) -> None:
         assert contents(store) == there
 
 
+def test_a_log_without_its_file_is_not_taken_for_that_of_a_new_one(path: Path) -> None:
+    told(path).drop()
+    path.unlink()
+    with pytest.raises(DamagedStore, match=f"remove {log_of(path).name} and {mark_of(path).name}"):
+        store_at(path)
+    assert not path.exists()
+    log_of(path).unlink()
+    mark_of(path).unlink()
+    with closing(store_at(path)) as store:
+        assert store.workflows() == ()
+
+
 def test_a_log_that_is_gone_for_good(path: Path) -> None:
     """The remedy that the message gives opens what is left."""
     told(path).drop()
