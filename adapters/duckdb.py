@@ -298,14 +298,16 @@ class DuckDBStore(Pages):
         self._reach("mark: after")
 
     def close(self) -> None:
-        """Leave one file, with everything in its tables."""
-        with self._writing():
-            self._fold(closed=True)
-            self._connection.close()
-            self._reach("remove mark: before")
-            self._mark.remove()
-            self._reach("remove mark: after")
-        self.drop()
+        """Leave one file, with everything in its tables; or, where that fails, what a death leaves."""
+        try:
+            with self._writing():
+                self._fold(closed=True)
+                self._connection.close()
+                self._reach("remove mark: before")
+                self._mark.remove()
+                self._reach("remove mark: after")
+        finally:
+            self.drop()
 
     def drop(self) -> None:
         """Leave the files as the death of the process would."""

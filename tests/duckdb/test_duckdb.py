@@ -3,6 +3,7 @@
 The contract that all stores keep is tested elsewhere; the store in memory, which keeps it, is the model here.
 """
 
+import errno
 import os
 import resource
 import shutil
@@ -766,6 +767,27 @@ def test_a_disk_that_is_full_while_the_journal_is_folded(tmp_path: Path) -> None
     assert forked(until_full) == 0
     store = DuckDBStore(str(path))
     assert [e.key.id for e in store.events(W)] == [f"m{n}" for n in range(18)]
+    store.close()
+
+
+def test_a_store_that_can_not_be_closed_in_order_can_be_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store"
+    store = DuckDBStore(str(path))
+    deployed(store)
+    publish(store, "m1")
+    before = picture(store)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("keepkernel.adapters.duckdb_undo.Undo.save", full)
+        with pytest.raises(StoreFull, match="make room"):
+            store.close()
+    store = DuckDBStore(str(path))
+    assert picture(store) == before
     store.close()
 
 
