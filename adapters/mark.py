@@ -76,7 +76,7 @@ class LastCommit:
         """A workflow and the version that it must have reached; None when nothing is said."""
         try:
             workflow, version = json.loads(self.path.read_bytes().partition(b"\n")[0])
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, TypeError, ValueError):
             return None
         return workflow, version
 

@@ -289,7 +289,7 @@ class SQLiteStore(Pages):
         self._connection.close()
         if kept.exists():
             os.replace(kept, self._log)
-        kept.unlink(missing_ok=True)  # Two names of one file are not replaced.
+            kept.unlink(missing_ok=True)  # Two names of one file are not replaced.
 
     # -- statements
 

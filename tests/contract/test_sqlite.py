@@ -333,7 +333,7 @@ def test_a_log_that_lost_commits_is_told(path: Path) -> None:
         assert 0 < len(contents(store)[-1]) < len(there[-1])
 
 
-@pytest.mark.parametrize("text", [b"", b"\0" * 50, b'["w", 1'])
+@pytest.mark.parametrize("text", [b"", b"\0" * 50, b'["w", 1', b"7"])
 def test_a_mark_that_a_machine_left_half_written_says_nothing(path: Path, text: bytes) -> None:
     store = told(path)
     there = contents(store)
