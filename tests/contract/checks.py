@@ -284,6 +284,14 @@ def commits_with_many_events_are_whole(place: Place) -> None:
         assert pages(lambda after: store.events("w", after, 700), lambda event: event.seq) == list(events)
 
 
+def what_is_published_again_is_as_it_was_last(place: Place) -> None:
+    with opened(place) as store:
+        begun(store)
+        do(store, publish("mail", "m1", "first", "1"), publish("mail", "m1", "second", "2"))
+        event = event_of(store, "m1")
+        assert (event.title, event.payload) == ("second", "2")
+
+
 def event_of(store: Store, name: str, workflow: str = "w") -> Event:
     event = store.get(workflow, Key("mail", name))
     assert event is not None, f"{name} is not there"
@@ -580,10 +588,24 @@ def the_clock_does_not_go_back_at_an_open(place: Place) -> None:
     with opened(place) as store:
         begun(store)
         place.clock.at = START + 500
-        do(store, Pause(store.now()))
+        do(store, Pause(store.now()), Resume(START + 100))  # The second was asked for before the first, and came late.
     place.clock.at = START
     with opened(place) as store:
         assert store.now() == START + 500
+
+
+def one_name_in_two_topics_is_two_events(place: Place) -> None:
+    """Whatever is brought from one table into another in between."""
+    both = [publish(topic, "m1", topic) for topic in ("mail", "done")]
+    with opened(place) as store:
+        begun(store)
+        do(store, *both)
+    with opened(place) as store:
+        do(store, *RUN, Prepared(START, "r1", mail("m1")))
+    with opened(place) as store:
+        found = [(event.title, event.status) for event in store.events("w")]
+        assert found == [("mail", "reserved"), ("done", "pending")]
+        assert [event.title for event in store.load("w").state.events] == ["mail", "done"]
 
 
 CHANGES: tuple[tuple[Command, ...], ...] = (
@@ -666,6 +688,7 @@ CHECKS: tuple[Check, ...] = (
     a_lost_answer_is_recognised,
     a_change_of_several_commands_is_one_whole,
     commits_with_many_events_are_whole,
+    what_is_published_again_is_as_it_was_last,
     strange_texts_come_back,
     of_two_hosts_one_gets_the_lease,
     who_lost_the_lease_can_not_commit,
@@ -683,5 +706,6 @@ DURABLE_CHECKS: tuple[Check, ...] = (
     what_is_acknowledged_survives_a_death,
     a_lease_is_never_held_twice_over_a_death,
     the_clock_does_not_go_back_at_an_open,
+    one_name_in_two_topics_is_two_events,
     dying_anywhere_leaves_all_or_nothing,
 )

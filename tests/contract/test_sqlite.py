@@ -384,6 +384,7 @@ def test_two_processes_may_share_a_file(path: Path) -> None:
     assert contents(one) == contents(two)
     late = change_for(one, Pause(START), "late")
     do(two, publish("mail", "m1"))
+    assert one.load("w") == two.load("w"), "what one remembers is older than what the other wrote"
     with pytest.raises(Conflict):
         one.commit(late)
     lease = one.lease("w", "one", 100)

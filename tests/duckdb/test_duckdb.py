@@ -187,6 +187,19 @@ def test_events_of_one_hash_are_kept_apart(tmp_path: Path, monkeypatch: pytest.M
     store.close()
 
 
+def test_a_queue_of_many_pages_comes_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("keepkernel.adapters.duckdb.PAGE", 3)
+    path = str(tmp_path / "store")
+    store = DuckDBStore(path)
+    deployed(store)
+    publish(store, *(f"m{number}" for number in range(10)))
+    store.close()
+    store = DuckDBStore(path)
+    assert [event.key.id for event in store.peek(W, "mail", 100)] == [f"m{number}" for number in range(10)]
+    assert [event.key.id for event in store.peek(W, "mail", 100, 4)] == [f"m{number}" for number in range(4, 10)]
+    store.close()
+
+
 def test_memory_holds_nothing_of_a_journal_that_was_folded(tmp_path: Path) -> None:
     store = DuckDBStore(str(tmp_path / "store"), fold_commits=10)
     deployed(store)
