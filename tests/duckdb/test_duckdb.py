@@ -839,7 +839,10 @@ def test_people_can_ask_with_a_shell(tmp_path: Path, leave: str) -> None:
     assert shell(path, live) == [(None, "r1", "file", "active", "mutating")]
     assert shell(path, "SELECT run, status, tool FROM mutations") == [("r1", "pending", TOOL)]
     assert shell(path, "SELECT id, status FROM sessions") == [("s1", "open")]
-    assert shell(path, "SELECT id, status, owner FROM events") == [("m1", "reserved", "r1"), ("m2", "reserved", "r1")]
+    assert shell(path, "SELECT id, status, owner FROM events ORDER BY seq") == [
+        ("m1", "reserved", "r1"),
+        ("m2", "reserved", "r1"),
+    ]
     store = DuckDBStore(str(path))
     do(store, STORY[-1])
     getattr(store, leave)()
