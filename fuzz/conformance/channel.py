@@ -167,7 +167,10 @@ class Channel:
     def read(self, patience_s: float = 0) -> Json:
         line = self._line(time.monotonic() + (patience_s or self.patience_s))
         try:
-            message = json.loads(line)
+            message = json.loads(line.decode(), parse_constant=no_number)
+            if b"\\u" in line:
+                # Half a surrogate pair is no text (CODEC-004), and no report could be written with it.
+                json.dumps(message, ensure_ascii=False).encode()
         except (ValueError, RecursionError):
             raise Trouble("garbled", f"a line is not JSON: {line[:80]!r}") from None
         if not isinstance(message, dict):
@@ -196,10 +199,18 @@ class Channel:
             self._rest += data
 
     def _dead(self) -> Trouble:
-        code = self.process.wait() if self.process is not None else 0
+        try:
+            code = self.process.wait(min(self.patience_s, QUITS_WITHIN_S)) if self.process is not None else 0
+        except subprocess.TimeoutExpired:
+            # It lives on with a closed end, and would be waited for without end.
+            return Trouble("hang", "it closed its standard input or output, and did not end")
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         said = self.last_words()
         return Trouble("died", f"the driver ended by itself, {how}{f'; it said: {said}' if said else ''}")
+
+
+def no_number(word: str) -> float:
+    raise ValueError(f"{word} is not JSON")
 
 
 def brief(message: Json) -> str:

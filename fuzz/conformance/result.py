@@ -76,7 +76,8 @@ class Result(NamedTuple):
 
 
 def told(result: Result, repro: dict[int, str]) -> str:
-    return "\n".join(lines(result, repro))
+    # What a driver says may hold anything, and a terminal obeys control characters.
+    return printable("\n".join(lines(result, repro)))
 
 
 def lines(result: Result, repro: dict[int, str]) -> Iterator[str]:
@@ -235,7 +236,7 @@ def move_document(move: Move) -> Json:
 
 def junit(result: Result) -> str:
     """One test case for each rule; a divergence without a rule is a case of its own."""
-    suite = ElementTree.Element("testsuite", name=f"conformance of {result.name}, level {result.level}")
+    suite = ElementTree.Element("testsuite", name=printable(f"conformance of {result.name}, level {result.level}"))
     failures: dict[str, list[Cause]] = {}
     for cause in result.causes:
         failures.setdefault(cause.divergence.rule or cause.divergence.kind, []).append(cause)
@@ -260,7 +261,7 @@ def junit(result: Result) -> str:
 
 
 def printable(text: str) -> str:
-    """XML has no place for control characters."""
+    """XML has no place for control characters, and a terminal no use for them."""
     return "".join(ch if ch.isprintable() or ch == "\n" else "?" for ch in text)
 
 

@@ -72,7 +72,7 @@ class Telling:
         if due:
             self.next, self.last = now + 1, progress.what
             of = f" {progress.done:,}{f' of {progress.of:,}' if progress.of else ''}" if progress.done else ""
-            line = f"keepkernel: {progress.what}{of}"[:100]
+            line = results.printable(f"keepkernel: {progress.what}{of}"[:100].replace("\n", " "))
             print(f"\r{line:<100}" if self.live else line, end="" if self.live else "\n", file=sys.stderr, flush=True)
 
     def end(self) -> None:

@@ -198,6 +198,8 @@ class Judge:
         kind = told.get("type") if isinstance(told, dict) else None
         if kind not in ("accepted", "rejected"):
             return Divergence("not a document", ("STEP-002",), name, "its outcome is neither accepted nor rejected")
+        if kind == "rejected" and not isinstance(told.get("reason"), str):
+            return Divergence("not a document", ("STEP-002",), name, "its rejection names no reason")
         if isinstance(law, Rejected):
             if kind == "rejected":
                 return self.reason(law, told.get("reason"), name)

@@ -225,6 +225,10 @@ def test_a_host_that_errs_is_found(runs: Runs, fault: str) -> None:
     rule, *fates = LIVES[fault]
     life = Script(Policy(), tuple(Meet(fate) for fate in fates))
     assert runs("behaviour").play(life) is None
+    "close": ("hang", c.Abandon(2, "r1")),
+    "surrogate": ("garbled", c.Reconnect(2)),
+    "number": ("garbled", c.Reconnect(2)),
+    "list": ("not a document", c.Reconnect(2)),
     found = runs("behaviour", "--fault", fault).play(life)
     assert found is not None
     assert rule in found.divergence.rules[:2], found.divergence
@@ -417,6 +421,12 @@ def test_a_log_conforms_or_its_first_wrong_line_is_named(tmp_path: Path) -> None
         (["conform", "--repro", "nowhere.json", "--", "true"], "nowhere.json"),
         (["vectors", "--events", "2"], "--out"),
     ],
+def test_a_terminal_gets_no_control_characters(diverging: tuple[dict[str, Any], Path]) -> None:
+    odd = result.Result([], "\x1b[31mred\x00", "transitions", "", (), (), (), {}, (), {}, 0, 0, 0.0, "")
+    assert "\x1b" not in result.told(odd, {})
+    ElementTree.fromstring(result.junit(odd))
+
+
 )
 def test_wrong_usage_ends_with_2(options: list[str], words: str) -> None:
     done = CliRunner().invoke(app, options)

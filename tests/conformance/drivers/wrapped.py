@@ -98,8 +98,14 @@ FAULTS: dict[str, Fault] = {
     "wrong-reason": wrong_reason,
 }
 
-STORE_FAULTS = ("forgets-last", "no-recovery", "rejection-writes", "sends-again", "sends-first", "forgets-result")
-MANNERS = ("hang", "die", "garble", "disorder", "flood", "unsupported", "error", "silent-start")
+STORE_FAULTS = (
+    "forgets-last", "no-recovery", "rejection-writes", "sends-again", "sends-first", "forgets-result", "own-words",
+    "appends-to-half-a-line", "reuses-ids", "asks-early", "asked-when-told", "forgets-reset",
+)  # fmt: skip
+MANNERS = (
+    "hang", "die", "garble", "disorder", "flood", "unsupported", "error", "close", "surrogate", "number", "list",
+    "silent-start",
+)  # fmt: skip
 
 
 class Store:
@@ -380,6 +386,14 @@ def main() -> None:
         time.sleep(3600)
     with ExitStack() as stack:
         if options.fault in READINGS:
+    if manners == "close" and command == "abandon":
+        os.close(1)
+        time.sleep(3600)
+    odd = {"surrogate": '"\\ud800"', "number": "NaN", "list": '["no_error"]'}
+    if manners in odd and command == "reconnect":
+        sys.stdout.write(f'{{"id":{request["id"]},"outcome":{{"type":"rejected","reason":{odd[manners]}}}}}\n')
+        sys.stdout.flush()
+        return True
             stack.enter_context(swapped(*all_swaps(READINGS[options.fault])))
         for count, line in enumerate(iter(sys.stdin.readline, "")):
             request = json.loads(line)
