@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from ...kernel import commands as c
 from ...kernel.codec import to_plain
 from ...kernel.commands import Command
+from ...kernel.ledger import digest
 from ...kernel.policy import Policy
 from ...kernel.step import step
 from ...kernel.types import Accepted, Declaration, Key, Outcome, Publication, State, new_workflow
@@ -102,6 +103,48 @@ def scripts() -> Iterator[tuple[Policy, tuple[Command, ...]]]:
         yield law, (bad,)
 
 
+def limits() -> Iterator[tuple[str, Policy, tuple[Command, ...]]]:
+    """Commands that lie on a limit, the last of each: a runtime that is off by one, or counts otherwise, shows here."""
+    law = Policy()
+    begin = (deploy(0, FILE, NOTE, CRON), c.Resume(0), c.Grant(0, TOOL, "ask"), c.Publish(0, letter(MAIL)))
+    first = (c.StartSession(1, "s1"), c.CreateRun(1, "r1", "s1", "file"), c.Begin(1, "r1"))
+    daily = (c.StartSession(1, "s1"), c.CreateRun(1, "p1", "s1", "daily"), c.Begin(1, "p1"))
+    yield "demo", law, (*begin, *daily, c.CommitProducer(2, "p1", None, (), 1))
+    yield "demo", law, (*begin, *daily, c.CommitProducer(2, "p1", None, (), 2))
+    yield "demo", law._replace(wake_min_ms=50, wake_max_ms=10), (*begin, *first, c.Prepared(2, "r1", (), wake_at=22))
+    committed = (*begin, *daily, c.CommitProducer(2, "p1", None, (), 9))
+    yield "demo", law._replace(session_runs=1), (*committed, c.CreateRun(3, "p2", "s1", "daily"))
+    yield "demo", law, (*committed, deploy(3, FILE, NOTE, CRON._replace(cron="0 10 * * *")))
+    # What counts as white space, and as a character, differs from language to language.
+    for title in ("\x1c", "\x85", "\u2003\u3000", "\u200b", "\ufeff"):
+        yield "demo", law, (*begin, c.Publish(1, Publication(OUT, title, "{}")))
+    for payload in ('"\U0001f600"', '"\U0001f600a"'):
+        yield "demo", law._replace(json_max_chars=3), (*begin, c.Publish(1, letter(OUT, payload)))
+    record, call = c.RecordMutation(3, "r1", TOOL, "{}", True, 1_000), digest(TOOL, "{}")
+    yield "50%/a", law, (*begin, *first, c.Prepared(2, "r1", (MAIL,)), c.Mutating(3, "r1"), record)
+    other = Key("mail", "m2")
+    both = (*begin, c.Publish(0, letter(other)), *first, c.Prepared(2, "r1", (other, MAIL)))
+    yield "demo", law, both
+    asked = (*both, c.Mutating(3, "r1"), record, c.EndRun(4, "r1", "paused:approval", "may I", "request"))
+    again = (
+        c.Approve(5, call), c.StartSession(6, "s2"), c.CreateRun(6, "r2", "s2", "file"), c.Begin(6, "r2"),
+        c.Prepared(7, "r2", (MAIL,)), c.Mutating(7, "r2"), record._replace(now=7, run="r2"),
+        c.EndRun(8, "r2", "paused:approval", "may I", "request"), c.Approve(9, call),
+    )  # fmt: skip
+    yield "demo", law, (*asked, *again)
+    applied = (c.Grant(3, TOOL), c.SendMutation(4, "r1"), c.ApplyMutation(5, "r1", "call", "1"))
+    ended = (c.Prepared(2, "r1", (MAIL,)), c.Mutating(3, "r1"), record, *applied, c.EndRun(6, "r1", "crashed", "died"))
+    later = (deploy(7, FILE, NOTE, version="v2"), c.StartSession(20_000, "s2"), c.CreateRetry(20_000, "r2", "s2", "r1"))
+    yield "demo", law, (*begin, *first, *ended, *later)
+    idle = (c.CreateRun(1, "r1", "s1", "note"), c.Begin(1, "r1"), c.Prepared(1, "r1", ()), c.Emitting(1, "r1"))
+    slept = (*begin, first[0], *idle, c.CommitConsumer(2, "r1"))
+    yield "demo", law, (*slept, c.Publish(3, letter(other)))
+    wide = (deploy(0, FILE._replace(subscribes=("mail", "out"))), c.Resume(0), c.Publish(0, letter(OUT)), *first)
+    yield "demo", law, (*wide, c.SkipEvent(2, OUT))
+    failed = (*begin, *first, c.EndRun(2, "r1", "paused:transient", "network"))
+    yield "demo", law, (*failed, deploy(3, ONCE._replace(name="file"), NOTE))
+
+
 def malformed() -> Iterator[c.Deploy]:
     """Declarations that contradict themselves, each in its way."""
     yield deploy(0, FILE, topics=("mail", "mail"))
@@ -131,11 +174,15 @@ def in_depth() -> Case:
 
 def scripted() -> Iterator[Case]:
     for policy, commands in scripts():
-        state = new_workflow("demo", policy)
-        for command in commands:
-            outcome = step(state, command)
-            yield Case(state, command, outcome)
-            state = outcome.state if isinstance(outcome, Accepted) else state
+        yield from played("demo", policy, commands)
+
+
+def played(workflow: str, policy: Policy, commands: tuple[Command, ...]) -> Iterator[Case]:
+    state = new_workflow(workflow, policy)
+    for command in commands:
+        outcome = step(state, command)
+        yield Case(state, command, outcome)
+        state = outcome.state if isinstance(outcome, Accepted) else state
 
 
 @cache
@@ -145,6 +192,8 @@ def cases() -> list[Case]:
     walked = (Case(*seen) for seen in moves.walk())
     for case in chain(scripted(), walked, (in_depth(),)):
         chosen.setdefault(kind(case), case)
+    # A limit is of the same kind as what lies beside it, so these are kept in any case.
+    chosen.update({("limit", n): [*played(*one)][-1] for n, one in enumerate(limits())})
     return sorted(chosen.values(), key=lambda case: command_name(case.command))
 
 

@@ -63,6 +63,8 @@ def seen_in(before: State, command: Command, accepted: Accepted) -> Iterator[str
     retried = isinstance(command, c.ReconcileRetry) and not command.early
     if retried or after.backoff_until > before.backoff_until:
         yield "POLICY-002"
+    if isinstance(command, c.EndRun) and before.mutation and before.mutation.resolved_by == "inline":
+        yield "FAIL-006"
     yield from seen_in_rows(before, after)
 
 
@@ -74,6 +76,8 @@ def seen_in_rows(before: State, after: State) -> Iterator[str]:
             continue
         if row.dirty and not old.dirty:
             yield "SCHED-005"
+        if old.dirty and not row.dirty:
+            yield "SCHED-006"
         if row.transient_failures > old.transient_failures:
             yield "FAIL-003"
         if row.logic_failures > old.logic_failures:
@@ -99,6 +103,7 @@ FIELD_RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"mutation\.digest", ("PERM-002",)),
     (r"mutation\.(attempts|next_attempt_at)", ("MUT-011", "MUT-013", "POLICY-002", "MUT-007", "BOUND-006")),
     (r"mutation\.reconcilable", ("MUT-012", "MUT-002")),
+    (r"retired\.(run|mutation|session)$", ("HOST-009",)),
     (r"retired\.mutation\.status|retired\.mutation\.resolved_by", ("MUT-006", "MUT-010")),
     (r"mutation", ("BOUND-006", "MUT-015", "MUT-016", "MUT-010", "MUT-007", "MUT-013", "MUT-002", "MUT-005")),
     (r"approvals", ("PERM-005", "PERM-004", "PERM-006")),
@@ -134,6 +139,7 @@ UNCALLED_FOR: Final = {
     "handlers.logic_failures": "FAIL-005",
     "events.status": "EVENT-002",
     "events.owner": "EVENT-002",
+    "error": "WORK-002",
 }
 """The rule that forbids a change of the field in a step that has nothing to do with it."""
 

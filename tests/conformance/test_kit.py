@@ -16,7 +16,8 @@ from keepkernel.fuzz.conformance import profile, result, run, tours, vectors
 from keepkernel.fuzz.conformance.behaviour import Worldly
 from keepkernel.fuzz.conformance.play import Do, Found, Kill, Meet, Player, Recover, Script
 from keepkernel.fuzz.conformance.profile import PLAIN, Profile
-from keepkernel.fuzz.conformance.suite import Chooser, Progress, Suite
+from keepkernel.fuzz.conformance.rules import blamed
+from keepkernel.fuzz.conformance.suite import QUICK, Chooser, Progress, Suite, crash_scripts, point_scripts, stories
 from keepkernel.kernel import commands as c
 from keepkernel.kernel.policy import Policy
 from keepkernel.kernel.types import Declaration, Key, Publication
@@ -154,6 +155,19 @@ def test_a_duplicate_is_worse_than_the_letter(runs: Runs) -> None:
 def test_what_is_forgotten_is_found(runs: Runs) -> None:
     found = runs("--fault", "forgets-last").play(Script(Policy(), (*script(*BEGUN).moves, Kill())))
     assert found is not None
+@pytest.mark.parametrize(
+    ("field", "fired", "rule"),
+    [
+        ("error", ("WORK-001", "STEP-001"), "WORK-002"),
+        ("retired.run", ("RETRY-001", "HOST-009"), "HOST-009"),
+        ("handlers.dirty", ("RETRY-001", "SCHED-006"), "SCHED-006"),
+        ("handlers.transient_failures", ("RUN-007", "FAIL-003", "FAIL-006"), "FAIL-006"),
+    ],
+)
+def test_a_difference_is_blamed_on_the_rule_that_speaks_of_it(field: str, fired: tuple[str, ...], rule: str) -> None:
+    assert blamed([field], fired)[0] == rule
+
+
     assert (found.divergence.kind, found.divergence.rule) == ("it lost what it had answered", "HOST-001")
 
 
@@ -165,6 +179,29 @@ def test_a_recovery_that_does_nothing_is_found(runs: Runs) -> None:
 
 
 # --- manners -----------------------------------------------------------------------------------------
+def test_stories_find_what_the_tour_has_not_without_loading_a_state(runs: Runs) -> None:
+    """A driver that can not load a state gets no single steps, and the tour knows no producer and no budget."""
+    player = runs("--fault", "due-from-commit")
+    found = [one.divergence.rule for one in map(player.play, stories()) if one is not None]
+    assert found == ["PROD-003"]
+    assert all(runs().play(one) is None for one in stories())
+
+
+def test_single_steps_end_when_their_grace_is_over(runs: Runs) -> None:
+    suite = Suite(runs("--fault", "pauses-twice"), quiet)
+    suite.until = -1e9
+    suite.part(QUICK, [FAULTS["pauses-twice"][1]] * 3)
+    assert suite.parts[QUICK] == 1
+
+
+def test_a_reset_that_is_not_written_is_found(runs: Runs) -> None:
+    player = runs("--fault", "forgets-reset")
+    player.play(script(*DEPLOYED))
+    found = player.play(next(crash_scripts(tours.walks()[0])))
+    assert found is not None
+    assert found.divergence.rule == "HOST-001"
+
+
 
 MANNERS = {
     "hang": ("hang", c.Reconnect(2)),

@@ -129,3 +129,16 @@ def test_times_of_the_tour_never_go_backwards() -> None:
     for walk in tours.walks()[1]:
         times = [command.now for command in walk.commands]
         assert times == sorted(times)
+
+
+def test_commands_that_lie_on_a_limit_are_among_the_cases() -> None:
+    """Of one kind with what lies beside them, they would be left out, and a runtime that is off by one would pass."""
+    known = [(one["before"]["workflow"], one["command"], one["outcome"]) for one in lines("cases.ndjson.gz")]
+    commits = [(one["due_at"], outcome) for _, one, outcome in known if one["type"] == "commit_producer"]
+    assert {(1, "rejected"), (2, "accepted")} <= {*commits}
+    letters = [(one["publication"], outcome) for _, one, outcome in known if one["type"] == "publish"]
+    titles_seen = {(letter["title"], outcome) for letter, outcome in letters}
+    assert {("\x85", "rejected"), ("\ufeff", "accepted")} <= titles_seen
+    payloads = {(letter["payload"], outcome) for letter, outcome in letters}
+    assert {('"\U0001f600"', "accepted"), ('"\U0001f600a"', "rejected")} <= payloads
+    assert "50%/a" in {workflow for workflow, _, _ in known}

@@ -83,6 +83,15 @@ def keeps_session(before: State, command: c.Command, outcome: Outcome) -> Outcom
     return outcome
 
 
+def due_from_commit(before: State, command: c.Command, outcome: Outcome) -> Outcome:
+    """A producer's next time is counted from its commit."""
+    if isinstance(outcome, Accepted) and isinstance(command, c.CommitProducer) and before.run and not command.due_at:
+        late = command.now - before.run.created_at
+        rows = tuple(h._replace(due_at=h.due_at + late) if h.due_at > 0 else h for h in outcome.state.handlers)
+        return outcome._replace(state=outcome.state._replace(handlers=rows))
+    return outcome
+
+
 def wrong_reason(before: State, command: c.Command, outcome: Outcome) -> Outcome:
     if isinstance(outcome, Rejected) and outcome.reason == "phase":
         return outcome._replace(reason="because")
@@ -96,6 +105,7 @@ FAULTS: dict[str, Fault] = {
     "pauses-twice": pauses_twice,
     "keeps-session": keeps_session,
     "wrong-reason": wrong_reason,
+    "due-from-commit": due_from_commit,
 }
 
 STORE_FAULTS = (
