@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any, Final, NamedTuple
 
 from ...kernel.codec import to_plain
-from ...kernel.commands import Command
+from ...kernel.commands import Command, EndRun
 from ...kernel.policy import Policy
 from ...kernel.recover import recover
 from ...kernel.step import step
@@ -20,7 +20,8 @@ from .verdict import Divergence, Judge, plain_state
 Json = dict[str, Any]
 
 WORKFLOW: Final = "w"
-DIED: Final = "the host died"
+DIED: Final = "the kit pulled the plug"
+"""What a driver is to write down at a recovery; a text that no runtime has of its own."""
 
 
 class Do(NamedTuple):
@@ -378,7 +379,7 @@ class Player:
     def recover(self, now: int) -> Divergence | None:
         """What a start does first; and that it is the same when it is done again."""
         state, effects, fired = self._state, [], ["REC-003", "HOST-007"]
-        while commands := recover(state, now):
+        while commands := recovery(state, now):
             law = step(state, commands[0])
             if not isinstance(law, Accepted):
                 break
@@ -390,6 +391,8 @@ class Player:
         text = "recovery leaves another state than the law says"
         divergence = self.judge.same_state("another recovery", fired[0], state, told.get("state"), "recover", text)
         if divergence is not None:
+            if not self.judge.rows(plain_state(self._state), told.get("state")):
+                return divergence._replace(rules=tuple(dict.fromkeys(fired)), text="recovery does nothing")
             more = blamed([row.field for row in divergence.rows], tuple(fired))
             return divergence._replace(rules=tuple(dict.fromkeys((*more[:1], *fired, *more))))
         other = self.judge.rows(effects, told.get("effects"), "effects")
@@ -398,6 +401,12 @@ class Player:
         self.rules.update(fired)
         self._state = state
         return None
+
+
+def recovery(state: State, now: int) -> tuple[Command, ...]:
+    """What recovers, in the words that the driver is told."""
+    commands = recover(state, now)
+    return tuple(one._replace(message=DIED) if isinstance(one, EndRun) else one for one in commands)
 
 
 RECOVERS: Final = {"end_run": "REC-001", "finish_session": "REC-002"}

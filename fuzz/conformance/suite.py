@@ -232,6 +232,7 @@ def crash_scripts(space: Space) -> Iterator[Script]:
     """A kill at every kind of point, a recovery, another kill, and the recovery again."""
     others = [Space(setup(name)) for name in tours.OTHERS]
     known: set[str] = set()
+    yield Script(space.policy, (Kill(),))  # A reset was answered, too.
     for one in (space, *others):
         for where, (place, path) in sorted(tours.crash_points(one).items()):
             if where not in known:
@@ -251,7 +252,9 @@ def point_scripts(space: Space, points: int) -> Iterator[Script]:
             known.add(type(path[-1]))
             ways = tuple(Do(command) for command in (*space.preamble(), *path[:-1]))
             for point in range(points):
-                yield Script(space.policy, (*ways, Do(path[-1], point), Recover(place.clock)))
+                # What is written after half a line is read only by the start after that.
+                ends = (Recover(place.clock), Kill(), Recover(place.clock))
+                yield Script(space.policy, (*ways, Do(path[-1], point), *ends))
 
 
 # --- chance ------------------------------------------------------------------------------------------

@@ -131,8 +131,13 @@ class Store:
             if lines:
                 self.state = from_plain(State, json.loads(lines[-1]))
         self.file = self.path.open("ab", buffering=0)
+        if fault != "appends-to-half-a-line":
+            self.file.truncate(self.path.read_bytes().rfind(b"\n") + 1)
 
     def reset(self, state: State) -> None:
+        if self.fault == "forgets-reset":
+            self.state = state
+            return
         self.file.close()
         self.file = self.path.open("wb", buffering=0)
         self.commit(state)
@@ -194,7 +199,7 @@ class Driver:
                 effects: list[Any] = []
                 while commands := () if self.fault == "no-recovery" else recover(self.store.state, request["now"]):
                     command = commands[0]
-                    if isinstance(command, c.EndRun):
+                    if isinstance(command, c.EndRun) and self.fault != "own-words":
                         command = command._replace(message=request["message"])
                     outcome = self.step(command)
                     assert isinstance(outcome, Accepted), outcome
