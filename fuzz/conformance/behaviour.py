@@ -16,7 +16,6 @@ from ...kernel import respond
 from ...kernel.codec import to_plain
 from ...kernel.commands import Command
 from ...kernel.policy import Policy
-from ...kernel.recover import recover
 from ...kernel.schedule import Idle, Wait, schedule, upkeep
 from ...kernel.step import step
 from ...kernel.types import (
@@ -34,7 +33,7 @@ from ...kernel.types import (
 )
 from .channel import GaveUp, Trouble, Unsupported
 from .fates import FATES
-from .play import DIED, WORKFLOW, Found, Meet, Player, Script
+from .play import DIED, WORKFLOW, Found, Meet, Player, Script, recovery
 from .rules import shown
 from .suite import Progress, Suite
 from .verdict import Divergence, Row, broken_state, read_state
@@ -48,6 +47,8 @@ TOOL: Final = "sheets.append"
 INPUTS: Final = (Key("mail", "m1"), Key("mail", "m2"))
 ROUNDS: Final = 60
 """So often the kit lets time pass before it says that the workflow does not come to rest."""
+SLOW_MS: Final = 200_000
+"""A slow answer is longer under way than a call may take to land."""
 FAILURES: Final = ("network", "script", "host", "auth")
 
 
@@ -146,7 +147,7 @@ class Host:
         return {}
 
     def recover(self) -> None:
-        while commands := recover(self.state, self.now):
+        while commands := recovery(self.state, self.now):
             command = commands[0]
             outcome = step(self.state, command)
             if not isinstance(outcome, Accepted):
@@ -222,7 +223,11 @@ class World:
             self.landed.update(self.held)
         if fate in ("refused", "auth"):
             return respond.Failed("refused" if fate == "refused" else "auth", "by the target", TOOL)
-        return respond.Happened('{"row":7}') if fate in ("ok", "nothing", "wake", "killed after") else respond.Unknown()
+        return (
+            respond.Happened('{"row":7}')
+            if fate in ("ok", "slow", "nothing", "wake", "killed after")
+            else respond.Unknown()
+        )
 
     def found(self, key: str, fate: str) -> respond.Answer:
         if fate == "unsure":
@@ -286,6 +291,8 @@ class Life:
         """The reference's name of a run -> the runtime's."""
         self.keys: dict[str, str] = {}
         """The runtime's name of a run -> the key of its call."""
+        self.used: set[str] = set()
+        """The runtime's names of all runs so far, those before a kill included."""
         self.sent: Counter[str] = Counter()
         self.met = 0
 
@@ -304,6 +311,10 @@ class Life:
                 return self.judge()
             if waits is None:
                 break
+            if waits - 1 > self.now:
+                # Right before its time nothing may be asked yet.
+                self.now = waits - 1
+                waits = self.work() or waits
             self.now = max(self.now, waits)
         raise part("no rest", ("LIVE-002",), "work", "the world is kind, and the workflow does not come to rest")
 
@@ -347,6 +358,7 @@ class Life:
             self.same_ask(wanted, theirs)
             fate = next(self.fates, "ok")
             self.met += 1
+            self.now += SLOW_MS if fate == "slow" else 0
             told = self.world.answer(wanted, str(theirs["effect"].get("key", "")), fate, self.now)
             if fate in ("killed", "killed late"):
                 self.killed(fate, wanted, str(theirs["effect"].get("key", "")))
@@ -397,7 +409,9 @@ class Life:
             rules = missing_rules(wanted)
             text = f"it asks for {' '.join(str(w) for w in kinds[1] if w)}; the law asks: {in_words(wanted)}"
             raise part("another ask", rules, "work", text)
-        known = self.runs.setdefault(law["run"], str(effect.get("run")))
+        if law["run"] not in self.runs:
+            self.runs[law["run"]] = self.fresh(str(effect.get("run")))
+        known = self.runs[law["run"]]
         law = {**law, "run": known}
         if "key" in law:
             law["key"] = self.keys.setdefault(known, str(effect.get("key")))
@@ -412,6 +426,13 @@ class Life:
         self.player.rules.update(
             {"pending": ("SCRIPT-006",), "mutation": ("SCRIPT-007",)}.get(next(iter(wanted.more), ""), ())
         )
+
+    def fresh(self, run: str) -> str:
+        """The name of a run that the law has just begun."""
+        if run in self.used:
+            raise part("outside", ("HOST-005", "RUN-006"), "work", f"the id {run} is given to a second run")
+        self.used.add(run)
+        return run
 
     def outside(self, effect: Json) -> None:
         key = str(effect.get("key"))
@@ -447,7 +468,10 @@ class Life:
             )
         self.host.state = state
         self.host.trail = [state]
+        # A run that was held back and is lost (HOST-011) is in no history, so its id is free again.
+        self.used -= {*self.runs.values()}
         self.runs = {state.run.id: state.run.id} if state.run is not None else {}
+        self.used |= {*self.runs}
         self.host.now = self.now
         self.host.recover()
         answer = self.channel.ask("recover", {"now": self.now, "message": DIED})
@@ -666,7 +690,7 @@ def single_fates() -> Iterator[tuple[Meet, ...]]:
 
 def pairs_of_fates() -> Iterator[tuple[Meet, ...]]:
     """Two fates at the first run: where the call is, and what follows it."""
-    hard = ("silent", "applied", "killed late", "network", "unsure")
+    hard = ("silent", "applied", "killed late", "network", "unsure", "slow")
     for first, second in (pair for pair in combinations(range(6), 2) if pair[1] - pair[0] <= 2):
         for one in hard:
             for other in hard:

@@ -13,6 +13,7 @@ FATES: Final[dict[str, str]] = {
     "refused": "the target refuses the call for good",
     "silent": "the call is lost, and no answer comes",
     "applied": "the call takes effect, and no answer comes",
+    "slow": "all goes well, but the answer takes minutes",
     "unsure": "reconcile can not tell",
     "no method": "the tool can not be reconciled",
     "voided": "reconcile voids the call's key, and did not find it",

@@ -155,20 +155,6 @@ def test_a_fault_is_found_named_and_shortened(runs: Runs, fault: str) -> None:
     assert len(found.script.moves) <= len(story.moves)
 
 
-def test_a_duplicate_is_worse_than_the_letter(runs: Runs) -> None:
-    player = runs("--fault", "phase-before-ledger")
-    found = player.play(FAULTS["phase-before-ledger"][1])
-    assert found is not None
-    assert any(text.startswith("INV-010") for text in found.divergence.invariants)
-    letter = runs("--fault", "wrong-reason").play(FAULTS["wrong-reason"][1])
-    assert letter is not None
-    assert letter.divergence.invariants == ()
-    assert found.divergence.severity < letter.divergence.severity
-
-
-def test_what_is_forgotten_is_found(runs: Runs) -> None:
-    found = runs("--fault", "forgets-last").play(Script(Policy(), (*script(*BEGUN).moves, Kill())))
-    assert found is not None
 @pytest.mark.parametrize(
     ("field", "fired", "rule"),
     [
@@ -182,11 +168,9 @@ def test_a_difference_is_blamed_on_the_rule_that_speaks_of_it(field: str, fired:
     assert blamed([field], fired)[0] == rule
 
 
-    assert (found.divergence.kind, found.divergence.rule) == ("it lost what it had answered", "HOST-001")
-
-
-def test_a_recovery_that_does_nothing_is_found(runs: Runs) -> None:
-    found = runs("--fault", "no-recovery").play(Script(Policy(), (*script(*SENT).moves, Kill(), Recover(9))))
+def test_a_duplicate_is_worse_than_the_letter(runs: Runs) -> None:
+    player = runs("--fault", "phase-before-ledger")
+    found = player.play(FAULTS["phase-before-ledger"][1])
     assert found is not None
     assert any(text.startswith("INV-010") for text in found.divergence.invariants)
     letter = runs("--fault", "wrong-reason").play(FAULTS["wrong-reason"][1])
@@ -195,27 +179,12 @@ def test_a_recovery_that_does_nothing_is_found(runs: Runs) -> None:
     assert found.divergence.severity < letter.divergence.severity
 
 
-# --- manners -----------------------------------------------------------------------------------------
 def test_stories_find_what_the_tour_has_not_without_loading_a_state(runs: Runs) -> None:
     """A driver that can not load a state gets no single steps, and the tour knows no producer and no budget."""
     player = runs("--fault", "due-from-commit")
     found = [one.divergence.rule for one in map(player.play, stories()) if one is not None]
     assert found == ["PROD-003"]
     assert all(runs().play(one) is None for one in stories())
-def test_what_is_forgotten_is_found(runs: Runs) -> None:
-    found = runs("--fault", "forgets-last").play(Script(Policy(), (*script(*BEGUN).moves, Kill())))
-    assert found is not None
-    assert (found.divergence.kind, found.divergence.rule) == ("it lost what it had answered", "HOST-001")
-
-
-def test_a_recovery_that_does_nothing_is_found(runs: Runs) -> None:
-    found = runs("--fault", "no-recovery").play(Script(Policy(), (*script(*SENT).moves, Kill(), Recover(9))))
-    assert found is not None
-    assert found.divergence.kind == "another recovery"
-    assert found.divergence.rule == "REC-001"
-
-
-# --- manners -----------------------------------------------------------------------------------------
 
 
 def test_single_steps_end_when_their_grace_is_over(runs: Runs) -> None:
@@ -233,6 +202,20 @@ def test_a_reset_that_is_not_written_is_found(runs: Runs) -> None:
     assert found.divergence.rule == "HOST-001"
 
 
+def test_what_is_forgotten_is_found(runs: Runs) -> None:
+    found = runs("--fault", "forgets-last").play(Script(Policy(), (*script(*BEGUN).moves, Kill())))
+    assert found is not None
+    assert (found.divergence.kind, found.divergence.rule) == ("it lost what it had answered", "HOST-001")
+
+
+def test_a_recovery_that_does_nothing_is_found(runs: Runs) -> None:
+    found = runs("--fault", "no-recovery").play(Script(Policy(), (*script(*SENT).moves, Kill(), Recover(9))))
+    assert found is not None
+    assert found.divergence.kind == "another recovery"
+    assert found.divergence.rule == "REC-001"
+
+
+# --- manners -----------------------------------------------------------------------------------------
 
 MANNERS = {
     "hang": ("hang", c.Reconnect(2)),
@@ -242,6 +225,10 @@ MANNERS = {
     "flood": ("flood", c.Abandon(2, "r1")),
     "unsupported": ("unsupported", c.Reconnect(2)),
     "error": ("driver error", c.Approve(2, "d")),
+    "close": ("hang", c.Abandon(2, "r1")),
+    "surrogate": ("garbled", c.Reconnect(2)),
+    "number": ("garbled", c.Reconnect(2)),
+    "list": ("not a document", c.Reconnect(2)),
 }
 
 
@@ -281,6 +268,9 @@ LIVES = {
     "sends-again": ("HOST-006", "ok", "ok", "applied"),
     "sends-first": ("HOST-001", "ok", "ok", "killed late"),
     "forgets-result": ("SCRIPT-007", "ok", "ok", "ok", "network"),
+    "reuses-ids": ("HOST-005", "killed", "killed"),
+    "asks-early": ("SCHED-008", "ok", "ok", "silent"),
+    "asked-when-told": ("SCHED-008", "ok", "ok", "silent", "slow"),
     "phase-before-ledger": ("REC-001", "ok", "ok", "killed late"),
 }
 
@@ -293,10 +283,6 @@ def test_a_host_that_errs_is_found(runs: Runs, fault: str) -> None:
     rule, *fates = LIVES[fault]
     life = Script(Policy(), tuple(Meet(fate) for fate in fates))
     assert runs("behaviour").play(life) is None
-    "close": ("hang", c.Abandon(2, "r1")),
-    "surrogate": ("garbled", c.Reconnect(2)),
-    "number": ("garbled", c.Reconnect(2)),
-    "list": ("not a document", c.Reconnect(2)),
     found = runs("behaviour", "--fault", fault).play(life)
     assert found is not None
     assert rule in found.divergence.rules[:2], found.divergence
@@ -435,6 +421,12 @@ def test_build_servers_and_browsers_can_read_it(diverging: tuple[dict[str, Any],
     assert "http" not in page.replace("http://www.w3.org", "")
 
 
+def test_a_terminal_gets_no_control_characters(diverging: tuple[dict[str, Any], Path]) -> None:
+    odd = result.Result([], "\x1b[31mred\x00", "transitions", "", (), (), (), {}, (), {}, 0, 0, 0.0, "")
+    assert "\x1b" not in result.told(odd, {})
+    ElementTree.fromstring(result.junit(odd))
+
+
 def test_a_reproduction_shows_it_again_and_a_mended_driver_passes(diverging: tuple[dict[str, Any], Path]) -> None:
     _, folder = diverging
     again = ["conform", "--repro", str(folder / "conform-1.json"), "--", *DRIVER]
@@ -489,12 +481,6 @@ def test_a_log_conforms_or_its_first_wrong_line_is_named(tmp_path: Path) -> None
         (["conform", "--repro", "nowhere.json", "--", "true"], "nowhere.json"),
         (["vectors", "--events", "2"], "--out"),
     ],
-def test_a_terminal_gets_no_control_characters(diverging: tuple[dict[str, Any], Path]) -> None:
-    odd = result.Result([], "\x1b[31mred\x00", "transitions", "", (), (), (), {}, (), {}, 0, 0, 0.0, "")
-    assert "\x1b" not in result.told(odd, {})
-    ElementTree.fromstring(result.junit(odd))
-
-
 )
 def test_wrong_usage_ends_with_2(options: list[str], words: str) -> None:
     done = CliRunner().invoke(app, options)

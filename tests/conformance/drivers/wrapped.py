@@ -173,7 +173,7 @@ class Driver:
         match request["op"]:
             case "hello":
                 self.store = Store(Path(request["data"]), self.fault)
-                self.ids = time.monotonic_ns()
+                self.ids = 0 if self.fault == "reuses-ids" else time.monotonic_ns()
                 return {
                     "protocol": 1,
                     "name": "wrapped",
@@ -252,7 +252,7 @@ class Driver:
             state = self.store.state
             following = respond.advance(state, self.now) or schedule(state, self.now, self.fresh())
             if isinstance(following, Wait | Idle):
-                kept = upkeep(state, self.now)
+                kept = upkeep(state, self.now + (self.fault == "asks-early"))
                 if isinstance(kept, Repair) and declined:
                     return until(following)
                 if isinstance(kept, Reconcile | Repair):
@@ -296,6 +296,8 @@ class Driver:
         return True
 
     def told(self, effect: CallHandler | Send | Reconcile, answer: dict[str, Any]) -> None:
+        if isinstance(effect, Reconcile) and self.fault == "asked-when-told":
+            effect = effect._replace(asked_at=self.now)
         value = from_plain(ANSWERS[answer.pop("type")], answer)
         for command in respond.respond(self.store.state, effect, value, self.now):
             if not self.submit(command):
@@ -384,6 +386,14 @@ def misbehave(manners: str, request: dict[str, Any], count: int) -> bool:
         sys.stdout.write("x" * 100_000_000)
         sys.stdout.flush()
         return True
+    if manners == "close" and command == "abandon":
+        os.close(1)
+        time.sleep(3600)
+    odd = {"surrogate": '"\\ud800"', "number": "NaN", "list": '["no_error"]'}
+    if manners in odd and command == "reconnect":
+        sys.stdout.write(f'{{"id":{request["id"]},"outcome":{{"type":"rejected","reason":{odd[manners]}}}}}\n')
+        sys.stdout.flush()
+        return True
     if manners == "error" and command == "approve":
         write({"id": request["id"], "error": "no connection"})
         return True
@@ -401,14 +411,6 @@ def main() -> None:
         time.sleep(3600)
     with ExitStack() as stack:
         if options.fault in READINGS:
-    if manners == "close" and command == "abandon":
-        os.close(1)
-        time.sleep(3600)
-    odd = {"surrogate": '"\\ud800"', "number": "NaN", "list": '["no_error"]'}
-    if manners in odd and command == "reconnect":
-        sys.stdout.write(f'{{"id":{request["id"]},"outcome":{{"type":"rejected","reason":{odd[manners]}}}}}\n')
-        sys.stdout.flush()
-        return True
             stack.enter_context(swapped(*all_swaps(READINGS[options.fault])))
         for count, line in enumerate(iter(sys.stdin.readline, "")):
             request = json.loads(line)
