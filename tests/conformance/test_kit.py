@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,17 @@ def test_a_reset_that_is_not_written_is_found(runs: Runs) -> None:
     found = player.play(next(crash_scripts(tours.walks()[0])))
     assert found is not None
     assert found.divergence.rule == "HOST-001"
+
+
+@pytest.mark.skipif(shutil.which("perl") is None, reason="needs perl")
+def test_the_toy_in_perl_conforms() -> None:
+    player = Player(["perl", str(Path(__file__).parent / "perl-toy" / "driver.pl")], PLAIN, 30)
+    try:
+        space = tours.walks()[0]
+        assert [found for one in (*stories(), *crash_scripts(space)) if (found := player.play(one))] == []
+        assert {"WORK-006", "PROD-003", "EVENT-008", "SESS-003", "REC-001"} <= {*player.rules}
+    finally:
+        player.close()
 
 
 def test_what_is_forgotten_is_found(runs: Runs) -> None:
