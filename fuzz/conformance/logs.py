@@ -32,9 +32,9 @@ class Reader:
         self.state: State | None = None
         self.steps = 0
 
-    def line(self, text: str) -> Divergence | None:
+    def line(self, text: bytes) -> Divergence | None:
         try:
-            entry = self.translator.ours(json.loads(text))
+            entry = self.translator.ours(json.loads(text.decode()))
             op = entry["op"]
             if op == "reset":
                 self.state = self.start(entry)
@@ -51,7 +51,7 @@ class Reader:
                 return self.judge.same_state("another state", "STEP-001", self.state, entry["state"], "state", words)
             if op == "recover":
                 return self.recovered(self.state, entry)
-        except (ValueError, KeyError, TypeError, DecodeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, DecodeError, RecursionError) as error:
             raise Unreadable(f"{type(error).__name__}: {error}") from None
         raise Unreadable(f"the op {op!r} is not known")
 
@@ -81,7 +81,16 @@ class Reader:
             effects += to_plain(law.effects)
         self.state = state
         words = "recovery leaves another state than the law says"
-        return self.judge.same_state("another recovery", "REC-001", state, entry["state"], "recover", words)
+        divergence = self.judge.same_state("another recovery", "REC-001", state, entry["state"], "recover", words)
+        if divergence is not None:
+            return divergence
+        if "effects" not in entry:
+            self.judge.excuse("left out of the log: effects")
+            return None
+        rows = self.judge.rows(effects, entry["effects"], "effects")
+        return (
+            Divergence("other effects", ("REC-001",), "recover", "recovery has other effects", rows) if rows else None
+        )
 
 
 def check(log: Path, wanted: Wanted) -> int:
@@ -94,7 +103,7 @@ def check(log: Path, wanted: Wanted) -> int:
     found: Divergence | None = None
     number = 0
     try:
-        with log.open() as file:
+        with log.open("rb") as file:
             for number, text in enumerate(file, 1):  # noqa: B007 - the number of the last line is told
                 found = reader.line(text) if text.strip() else None
                 if found is not None:

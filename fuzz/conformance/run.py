@@ -44,6 +44,9 @@ def conform(wanted: Wanted) -> int:
     """Run, report, and say how it ended."""
     if not wanted.command:
         raise WrongUsage("say how to start the driver: keepkernel conform -- CMD ARG…")
+    for folder in (wanted.repro_folder, *(file.parent for file in (wanted.junit, wanted.html) if file is not None)):
+        if not folder.is_dir():  # Said before the run, and not when its result is lost by it.
+            raise WrongUsage(f"there is no folder {folder} to write to")
     profile = load(wanted.profile) if wanted.profile is not None else PLAIN
     result = repeated(wanted, profile) if wanted.repro is not None else whole(wanted, profile)
     files = {} if wanted.repro is not None else dict(reproductions(wanted, result))

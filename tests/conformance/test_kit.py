@@ -20,8 +20,10 @@ from keepkernel.fuzz.conformance.profile import PLAIN, Profile
 from keepkernel.fuzz.conformance.rules import blamed
 from keepkernel.fuzz.conformance.suite import QUICK, Chooser, Progress, Suite, crash_scripts, point_scripts, stories
 from keepkernel.kernel import commands as c
+from keepkernel.kernel.codec import from_plain, to_plain
 from keepkernel.kernel.policy import Policy
-from keepkernel.kernel.types import Declaration, Key, Publication
+from keepkernel.kernel.step import step
+from keepkernel.kernel.types import Accepted, Declaration, Key, Publication, State, new_workflow
 
 DRIVER = [sys.executable, str(Path(__file__).parent / "drivers" / "wrapped.py")]
 FILE = Declaration("file", "consumer", ("mail",), has_mutate=True)
@@ -457,10 +459,6 @@ def test_every_move_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def log_of(*commands: c.Command) -> list[dict[str, Any]]:
-    from keepkernel.kernel.codec import to_plain
-    from keepkernel.kernel.step import step
-    from keepkernel.kernel.types import Accepted, new_workflow
-
     state = new_workflow("w")
     made: list[dict[str, Any]] = [{"op": "reset", "workflow": "w", "policy": to_plain(Policy())}]
     for command in commands:
@@ -468,6 +466,25 @@ def log_of(*commands: c.Command) -> list[dict[str, Any]]:
         state = outcome.state if isinstance(outcome, Accepted) else state
         made.append({"op": "do", "command": to_plain(command), "outcome": to_plain(outcome)})
     return made
+
+
+@pytest.mark.parametrize("line", [b"\xff\xfe", b"[" * 100_000, b"[1]", b'"text"'])
+def test_a_log_that_is_no_log_is_wrong_usage(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / "a.ndjson").write_bytes(line + b"\n")
+    done = CliRunner().invoke(app, ["conform", "--log", str(tmp_path / "a.ndjson")])
+    assert done.exit_code == 2, done.output
+    assert "line 1" in done.output
+
+
+def test_effects_of_a_recovery_in_a_log_are_compared(tmp_path: Path) -> None:
+    entries = log_of(*BEGUN)
+    ended = step(from_plain(State, entries[-1]["outcome"]["state"]), c.EndRun(9, "r1", "crashed", "boom"))
+    assert isinstance(ended, Accepted)
+    told = {"op": "recover", "now": 9, "message": "boom", "state": to_plain(ended.state), "effects": []}
+    for effects, code in (([], 0), ([{"type": "repair", "run": "r1", "handler": "file", "message": ""}], 1)):
+        lines = [json.dumps(one) for one in (*entries, {**told, "effects": effects})]
+        (tmp_path / "a.ndjson").write_text("\n".join(lines))
+        assert CliRunner().invoke(app, ["conform", "--log", str(tmp_path / "a.ndjson")]).exit_code == code
 
 
 def test_a_log_conforms_or_its_first_wrong_line_is_named(tmp_path: Path) -> None:
@@ -491,6 +508,8 @@ def test_a_log_conforms_or_its_first_wrong_line_is_named(tmp_path: Path) -> None
         (["conform", "--profile", "nowhere.toml", "--", "true"], "nowhere.toml"),
         (["conform", "--log", "nowhere.ndjson"], "nowhere.ndjson"),
         (["conform", "--repro", "nowhere.json", "--", "true"], "nowhere.json"),
+        (["conform", "--html", "nowhere/a.html", "--", "true"], "nowhere"),
+        (["conform", "--repro-folder", "nowhere", "--", "true"], "nowhere"),
         (["vectors", "--events", "2"], "--out"),
     ],
 )
