@@ -183,6 +183,8 @@ def repeated(wanted: Wanted, profile: Profile) -> Result:
     began = time.monotonic()
     assert wanted.repro is not None
     script = read_script(wanted.repro)
+    if wanted.level != "behaviour" and any(isinstance(move, Meet) for move in script.moves):
+        raise WrongUsage(f"{wanted.repro} was written at level behaviour: say --level behaviour")
     player = make_player(wanted, profile)
     undecided = ""
     found: Found | None = None

@@ -451,6 +451,14 @@ def test_a_reproduction_shows_it_again_and_a_mended_driver_passes(diverging: tup
     assert mended.exit_code == 0, mended.output
 
 
+def test_a_reproduction_of_the_other_level_is_wrong_usage(tmp_path: Path) -> None:
+    document = result.script_document(Script(Policy(), (Meet("killed"),)))
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    done = CliRunner().invoke(app, ["conform", "--repro", str(tmp_path / "a.json"), "--", *DRIVER])
+    assert done.exit_code == 2
+    assert "--level behaviour" in done.stderr
+
+
 def test_every_move_is_read_as_it_was_written(tmp_path: Path) -> None:
     moves = (Do(c.Pause(1), 2), Kill(), Recover(3), Meet("applied"), *script(*SENT).moves)
     file = tmp_path / "script.json"
