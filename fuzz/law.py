@@ -582,7 +582,7 @@ def commit(book: Book, run: Run, returned: str | None) -> None:
 
 def end_run(book: Book, a: c.EndRun) -> Law:
     run = yield from at_work(book, a.run, kind=None)
-    if (a.status == "paused:approval") != (a.cause != ""):
+    if a.cause not in (("auth", "permission", "request") if a.status == "paused:approval" else ("",)):
         yield "cause_mismatch"
     if run is None:
         return
@@ -618,8 +618,6 @@ def unfounded(book: Book, run: Run, a: c.EndRun) -> Law:
         yield "not_uncertain"
     if a.status != "paused:approval":
         return
-    if a.cause not in ("auth", "permission", "request"):
-        yield "cause_mismatch"
     if a.cause == "permission" and (not a.tool or a.tool in book.grants):
         yield "nothing_asked"
     record = book.record

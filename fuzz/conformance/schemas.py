@@ -1,6 +1,8 @@
 """JSON Schemas of the vectors."""
 
-from typing import Any, Final
+from typing import Any, Final, get_args
+
+from ...kernel.reasons import Fault
 
 Json = dict[str, Any]
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -128,7 +130,7 @@ REASONS: Final[Json] = {
         "type": "object",
         "properties": {
             "rule": {"type": "string", "pattern": "^[A-Z]+-[0-9]{3}$"},
-            "fault": {"enum": ["caller", "script", "transient", "permission", "approval"]},
+            "fault": {"enum": list(get_args(Fault))},
             "why": TEXT,
             "remedy": TEXT,
             "commands": TEXTS,
