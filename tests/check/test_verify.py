@@ -77,7 +77,7 @@ def test_json_holds_every_search(capfd: pytest.CaptureFixture[str]) -> None:
     assert verify.verify(as_json_text=True, plan=SMALL) == 0
     found = json.loads(capfd.readouterr().out)
     assert found["verdict"] == "holds"
-    expected = [as_json(explore(search.setup)) | {"seconds": 0} for search in SMALL]
+    expected = [as_json(explore(search.setup, to_law=True)) | {"seconds": 0} for search in SMALL]
     assert [search | {"seconds": 0} for search in found["searches"]] == json.loads(json.dumps(expected))
     witnessed = {name for search in expected for name in search["witnesses"]}
     assert found["untested"] == [name for name in INVARIANTS if name not in witnessed]
@@ -92,7 +92,7 @@ def test_one_violation_is_enough() -> None:
     assert document["verdict"] == "violated"
     text = "\n".join(verify.lines(SMALL, document))
     assert "no-mutate: INV-022 (BOUND-004) is broken after 8 steps\n" in text
-    assert "  keepkernel check no-mutate --events 1 --caller honest tells how\n" in text
+    assert "  keepkernel check no-mutate --events 1 --caller honest --law tells how\n" in text
     assert "no-reconcile: interrupted\n" in text
     assert "Checked: " not in text
 

@@ -43,7 +43,7 @@ def test_what_is_found_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (told["verdict"], told["score"], told["missed"], told["false_alarms"]) == ("complete", 1.0, [], [])
     [row] = told["faults"]
     assert (row["fault"], row["level"], row["found_by"]) == ("lost-release", "kernel", "check")
-    assert row["what"].startswith("INV-006 after ")
+    assert row["what"] == "LAW after 8 steps (no-mutate, honest)"
 
 
 def test_what_is_missed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
