@@ -30,6 +30,7 @@ from ..kernel.reasons import REASONS
 from . import itf
 from .check import Counterexample, Result, explore, named_rules, shortest
 from .commands import known, wrong_usage
+from .explorer import Progress
 from .machines import levels
 from .machines.levels import LEVELS, Level, Trace
 from .machines.life import Coverage
@@ -38,12 +39,14 @@ from .machines.places import ALL
 from .machines.values import COURSE
 from .report import plural, step_in_words, story
 from .setups import SETUPS
-from .system import Caller
+from .system import LAW, Caller
 
 SLICE_SECONDS: Final = 1.0
 """For so long a process stays with one machine, before it tells what it saw and takes up the next."""
 CHECKED_SETUPS: Final = ("consumer", "no-reconcile", "main", "bookkeeping", "chain")
 CHECKED_STATES: Final = 40_000
+CHECKED_S: Final = 20.0
+"""For so long the checker may look for a shorter way to what was found."""
 """So far the checker looks for a shorter way."""
 CORPUS: Final = Path(".hypothesis", "keepkernel")
 
@@ -199,8 +202,21 @@ def shorter(failure: Failure) -> Result | None:
     """The search in which the checker breaks the same in fewer steps, if there is one among its finite set-ups."""
     best: Result | None = None
     most = len(failure.story)
+    until = time.monotonic() + CHECKED_S
+
+    def watch(progress: Progress) -> None:
+        if time.monotonic() > until:
+            raise KeyboardInterrupt
+
     for name, caller in product(CHECKED_SETUPS, get_args(Caller)):
-        result = explore(SETUPS[name], caller=caller, max_states=CHECKED_STATES, stop_at_first=True)
+        result = explore(
+            SETUPS[name],
+            caller=caller,
+            to_law=failure.what == LAW,
+            max_states=CHECKED_STATES,
+            stop_at_first=True,
+            report=watch,
+        )
         for example in result.counterexamples:
             same = example.violation.invariant == failure.what or not failure.what.startswith("INV")
             if same and example.length < most:
@@ -413,6 +429,12 @@ def checked(wanted: Wanted) -> None:
         from .faults import CATALOGUE
 
         known("fault", wanted.fault, dict(CATALOGUE))
+        if wanted.level not in ("", machine_of(wanted.fault)):
+            wrong_usage(f"{wanted.fault} is attacked with --level {machine_of(wanted.fault)}; leave --level out")
+    try:
+        wanted.corpus.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        wrong_usage(f"--corpus {wanted.corpus} can not be made: {error.strerror}")
 
 
 @contextmanager

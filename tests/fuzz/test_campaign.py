@@ -109,6 +109,8 @@ def test_what_was_found_comes_first_the_next_time(tmp_path: Path, quick: None, b
         (["--store", "moon:"], "there is no store"),
         (["--level", "kernel", "--store", "sqlite:"], "the kernel machine has no store"),
         (["--profile", "crosshair", "--level", "host"], "is for --level kernel"),
+        (["--fault", "drops-one-write", "--level", "kernel"], "drops-one-write is attacked with --level store"),
+        (["--corpus", "/dev/null/corpus"], "--corpus /dev/null/corpus can not be made: "),
     ],
 )
 def test_wrong_usage(tmp_path: Path, arguments: list[str], says: str) -> None:
