@@ -19,6 +19,8 @@ from .bridge import Asked, Job, Returned, Strict, Tool, readable
 from .engine import Workers
 
 LIST_MAX: Final = 10_000
+PUBLISHED_MAX: Final = 64_000_000
+"""Characters that one call may publish: they stay in the host's memory until it returns."""
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -174,6 +176,7 @@ class Performer:
         self.events = events
         self.tools = tools
         self.publications: list[Publication] = []
+        self.published_chars = 0
 
     def __call__(self, asked: Asked) -> str | Failed:
         match asked.operation:
@@ -221,7 +224,13 @@ class Performer:
             event = shaped(Message, message, "publish(topic, {messageId, title, payload})")
         except BadResult as bad:
             return Failed("bad_result", f"publish: {bad}")
-        self.publications.append(Publication(Key(topic, event.messageId), event.title, border.dumps(event.payload)))
+        payload = border.dumps(event.payload)
+        self.published_chars += len(payload)
+        if len(payload) > self.state.policy.json_max_chars:
+            return Failed("bad_result", f"publish: a payload of {len(payload)} characters is too large (EVENT-009)")
+        if self.published_chars > PUBLISHED_MAX:
+            return Failed("limit", f"publish: more than {PUBLISHED_MAX} characters in one call")
+        self.publications.append(Publication(Key(topic, event.messageId), event.title, payload))
         return ""
 
     def read(self, asked: Asked) -> str | Failed:

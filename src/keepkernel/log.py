@@ -49,4 +49,6 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
             for line in part.read_bytes().splitlines():
                 # What a death cut short is no document, and neither is the line that was written behind it.
                 with suppress(ValueError):
-                    yield json.loads(line)
+                    document = json.loads(line)
+                    if isinstance(document, dict):
+                        yield document

@@ -16,7 +16,7 @@ from keepkernel.adapters.host import Host
 from keepkernel.adapters.memory import MemoryStore
 from keepkernel.kernel.respond import Answer, Called, CalledNothing, Failed, Finished, Happened, Pinned
 from keepkernel.kernel.types import CallHandler, Event, Key, Publication, Reconcile, Send
-from keepkernel.sandbox import border
+from keepkernel.sandbox import border, handlers
 from keepkernel.sandbox.bridge import Tool
 from keepkernel.sandbox.handlers import Scripts
 from keepkernel.sandbox.loader import load
@@ -246,6 +246,19 @@ def test_a_flood_of_events_is_stopped(workers: Watched) -> None:
     body = "for (let i = 0; i < 10001; i++) ctx.publish('done', { messageId: `${i}`, title: 'x' })"
     assert call(workers, producing(), "producer", body) == Failed(
         "limit", "publish: more than 10000 events in one call"
+    )
+
+
+@pytest.mark.rule("EVENT-009")
+def test_what_is_too_large_to_be_published_is_told_at_once(workers: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    large = "ctx.publish('done', { messageId: 'a', title: 'A', payload: 'x'.repeat(1e6) })"
+    assert call(workers, producing(), "producer", large) == Failed(
+        "bad_result", "publish: a payload of 1000002 characters is too large (EVENT-009)"
+    )
+    monkeypatch.setattr(handlers, "PUBLISHED_MAX", 1_000)
+    many = "for (const id of ['a', 'b']) ctx.publish('done', { messageId: id, title: 'x', payload: 'x'.repeat(600) })"
+    assert call(workers, producing(), "producer", many) == Failed(
+        "limit", "publish: more than 1000 characters in one call"
     )
 
 

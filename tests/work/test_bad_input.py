@@ -75,6 +75,7 @@ WRONG = {
     ("status", "--store", "nosql:x"): "does not name a store",
     ("status", "--store", "memory:"): "memory: is gone with its process",
     ("status", "--store", "sqlite:none.db"): "there is no store sqlite:",
+    ("logs", "--store", "sqlite:none.db"): "there is no store sqlite:",
     ("status", "--store", "sqlite:workflow.js"): "workflow.js",
     ("deploy", "none.js"): "none.js: No such file or directory",
     ("deploy", "."): "Is a directory",

@@ -37,7 +37,7 @@ def test_a_line_that_a_death_cut_short_is_left_out(tmp_path: Path) -> None:
     writer = Log(path, no_trouble)
     writer.write({"n": 1})
     with path.open("a") as file:
-        file.write('{"n": 2, "te')
+        file.write('5\n{"n": 2, "te')
     writer.write({"n": 3})
     writer.write({"n": 4})
     assert [line["n"] for line in read_log(path)] == [1, 4]

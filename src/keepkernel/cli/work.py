@@ -208,12 +208,14 @@ def logs(
     from collections import deque
 
     from ..log import read_log
-    from ..settings import Unusable, find_store, place_of
+    from ..settings import Unusable, exists, find_store, place_of
 
     try:
         place = place_of(store or find_store(Path.cwd()))
     except Unusable as error:
         raise fail(str(error)) from None
+    if not exists(place):
+        raise fail(f"there is no store {place.url}; begin with keepkernel run FILE")
     lines = deque(
         (
             line
