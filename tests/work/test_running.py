@@ -183,6 +183,16 @@ def test_tables_fit_the_terminal(project: Project, columns: int) -> None:
     assert "→ waits" in terminal.shown
 
 
+def test_a_row_that_goes_to_a_program_is_one_line(project: Project) -> None:
+    long = "A title that is much longer than a terminal is wide " * 3
+    project.keep("publish", "mail", "m1", "--title", long)
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    shown = subprocess.run([*KEEPKERNEL, "inputs"], check=True, capture_output=True, env=environment).stdout.decode()
+    [row] = [line for line in shown.splitlines() if "m1" in line]
+    assert long.strip() in row
+    assert "→ waits" in row
+
+
 def test_a_terminal_without_arrows_shows_something_else(project: Project) -> None:
     project.publish("m1")
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}

@@ -1,7 +1,8 @@
 """Documents for people: tables that fit the terminal, and stories."""
 
 import json
-from typing import Any
+import os
+from typing import Any, Final
 
 from rich.console import Console
 from rich.padding import Padding
@@ -9,6 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 Document = dict[str, Any]
+
+PIPE_WIDTH: Final = 10_000
 
 COLUMNS = {
     "inputs": ("title", "came_of_it", "id"),
@@ -54,7 +57,10 @@ def show_rows(what: str, rows: list[Document]) -> None:
     for row in rows:
         cells = [f"→ {plain(row[c])}" if c == "came_of_it" else plain(row[c]) for c in columns]
         table.add_row(*map(Text, cells))
-    console().print(table)
+    screen = console()
+    if not screen.is_terminal and "COLUMNS" not in os.environ:
+        screen.width = PIPE_WIDTH  # A file or a pipe has no edge at which a row would have to break.
+    screen.print(table)
 
 
 def show_status(answer: Document) -> None:
