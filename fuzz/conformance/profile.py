@@ -72,7 +72,7 @@ def read(table: Json) -> Profile:
             require(name in (allowed or ()), f"{key}.{name} is not known; there are {', '.join(sorted(allowed or ()))}")
     state, scope, latitude = (table.get(name, {}) for name in ("state", "scope", "latitude"))
     profile = Profile(
-        name=str(table.get("name", "")),
+        name=text(table.get("name", ""), "name"),
         names={str(k): text(v, f"names.{k}") for k, v in table.get("names", {}).items()},
         values={str(k): dict(v) for k, v in table.get("values", {}).items()},
         none={str(k): text(v, f"none.{k}") for k, v in table.get("none", {}).items()},
@@ -94,6 +94,9 @@ def check(profile: Profile) -> None:
     for theirs, ours in profile.names.items():
         name = ours.rpartition(".")[2]
         require(name in leaves or name in COMMANDS, f"names.{theirs}: {ours} is neither a field nor a command")
+    require_one_each("names", {theirs: (theirs.rpartition(".")[0], ours) for theirs, ours in profile.names.items()})
+    for field, values in profile.values.items():
+        require_one_each(f"values.{field}", {theirs: ("", ours) for theirs, ours in values.items()})
     for field in (*profile.values, *profile.none):
         known = field in fields or field in leaves or field in ("reason", "type")
         require(known, f"{field} is not a field")
@@ -116,6 +119,14 @@ def check(profile: Profile) -> None:
 def require(condition: bool, otherwise: str) -> None:
     if not condition:
         raise WrongUsage(otherwise)
+
+
+def require_one_each(where: str, ours_of: dict[str, tuple[str, Any]]) -> None:
+    """What the kit says goes the other way, so in one place two of theirs can not stand for one of ours."""
+    theirs_of: dict[str, str] = {}
+    for theirs, (place, ours) in ours_of.items():
+        other = theirs_of.setdefault(repr((place, ours)), theirs)
+        require(other == theirs, f"{where}: {other} and {theirs} both stand for {ours}; one of ours has one name")
 
 
 def text(value: object, where: str) -> str:

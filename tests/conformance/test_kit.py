@@ -352,6 +352,10 @@ def test_a_runtime_with_other_words_conforms_by_its_profile(runs: Runs) -> None:
     assert player.judge.excused == {}
 
 
+def test_one_of_ours_may_have_a_name_in_each_place() -> None:
+    assert profile.read({"names": {"run.why": "status", "events.stage": "status"}}).names["events.stage"] == "status"
+
+
 def test_a_dotted_name_holds_in_one_place_alone() -> None:
     translator = profile.Translator(profile.read({"names": {"run.why": "status"}, "none": {"events.owner": "null"}}))
     theirs = {"type": "accepted", "state": {"run": {"why": "active"}, "events": [{"owner": None, "why": 1}]}}
@@ -372,6 +376,9 @@ def test_a_dotted_name_holds_in_one_place_alone() -> None:
         ({"latitude": {"reasons": "any"}}, "latitude.reasons"),
         ({"names": {"a": "b"}}, "names.a"),
         ({"joined": [{"steps": ["begin"]}]}, "joined"),
+        ({"name": 3}, "name is not a text"),
+        ({"names": {"a": "title", "b": "title"}}, "names: a and b both stand for title"),
+        ({"values": {"status": {"x": "active", "y": "active"}}}, "values.status: x and y both stand for active"),
     ],
 )
 def test_a_profile_that_means_nothing_is_wrong_usage(table: dict[str, Any], words: str) -> None:
