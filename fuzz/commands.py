@@ -265,7 +265,14 @@ LIFE: Final = '"format": "keepkernel fuzz'
 
 def replay_life(path: Path, text: str) -> int:
     """Play what the fuzzer found; its machines need Hypothesis, which the checker does not."""
-    from .machines import levels
+    try:
+        from .machines import levels
+    except ModuleNotFoundError as error:
+        if error.name != "hypothesis":
+            raise
+        raise WrongUsage(
+            f"{path} was written by the fuzzer; to replay it needs Hypothesis: pip install 'keepkernel[verify]'"
+        ) from None
 
     try:
         return levels.replay(path, text)

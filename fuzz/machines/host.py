@@ -387,11 +387,19 @@ class HostLife(KernelLife):
         now, fresh = command.now, getattr(command, "run", getattr(command, "session", ""))
         owed: list[Any] = [*duty.by_itself(before, now), *law.recovery(before, now)]
         owed += [law.planned(before, now, fresh), law.owed(before, now)]
-        for effect, answer in self.answers.get(fresh, []):
+        for effect, answer in (*self.answers.get(fresh, []), *self.too_late(before, now)):
             owed += duty.to_answer(before, effect, answer, now)
         if isinstance(command, c.EndRun):  # What was refused may have been thrown away meanwhile, with its record.
             owed += [duty.end(now, fresh, Failed(failure, "", command.tool)) for failure, _ in duty.BLAMED]
         return any(duty.alike(command, one) for one in owed)
+
+    def too_late(self, before: State, now: int) -> list[tuple[Send, Answer]]:
+        """What a host answers itself: its clock says that the time to send has passed, and so it did not call."""
+        record = before.mutation
+        if record is None or record.key in self.called or now - self.lag <= record.send_by:
+            return []
+        send = Send(record.run, record.tool, record.params, record.key, record.send_by)
+        return [(send, Failed("network", "the time to send has passed; nothing was sent"))]
 
     def finish(self) -> None:
         """As ever, and in the end every input was handled once, and applied as often as is said."""

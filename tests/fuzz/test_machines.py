@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from flow import flow
 
 from keepkernel import Accepted
 from keepkernel.adapters.host import Host
@@ -15,6 +16,7 @@ from keepkernel.fuzz import law
 from keepkernel.fuzz.commands import WrongUsage, replay
 from keepkernel.fuzz.machines import levels
 from keepkernel.fuzz.machines.choices import Choices, by_chance, recorded
+from keepkernel.fuzz.machines.host import HostLife
 from keepkernel.fuzz.machines.levels import LEVELS, Level, Trace, beginning
 from keepkernel.fuzz.machines.life import Coverage
 from keepkernel.fuzz.machines.machine import Failure, Watcher, run, scout
@@ -55,6 +57,18 @@ def test_a_host_dies_at_points_of_every_kind() -> None:
     points = lived("host", 25, store="memory:").coverage.points
     expected = ("commit", "CallHandler", "Send", "script", "target", "recover")
     assert all(any(point.startswith(kind) for point in points) for kind in expected)
+
+
+def test_a_host_that_woke_too_late_may_say_itself_that_it_did_not_call() -> None:
+    sent = flow().deployed().event("m1").run_to("in_flight")
+    life = HostLife(recorded([]), Coverage())
+    life.now = sent.state.mutation.send_by + life.lag
+    early, late = life.now, life.now + 1
+    assert not life.has_a_source(sent.state, c.FailMutation(early, sent.run.id, "call"))
+    life.now = late
+    assert life.has_a_source(sent.state, c.FailMutation(late, sent.run.id, "call"))
+    life.called.add(sent.state.mutation.key)
+    assert not life.has_a_source(sent.state, c.FailMutation(late, sent.run.id, "call"))
 
 
 # --- what is broken is found ---------------------------------------------------------------------------
