@@ -184,7 +184,13 @@ class Sandboxed:
             message = f"{{messageId: {js(key.id)}, title: {js(title)}, payload: {literal(text)}}}"
             calls += f"await ctx.publish({js(key.topic)}, {message}); "
         body = f"{calls} return {'undefined' if drawn.state is None else literal(drawn.state)};"
-        wrong = any(k.topic not in self.plan.topics or not k.id or not t.strip() for k, t, _ in drawn.publications)
+        wrong = any(
+            key.topic not in self.plan.topics
+            or not key.id
+            or not title.strip()
+            or len(text) > self.plan.policy.json_max_chars
+            for key, title, text in drawn.publications
+        )
         return Task(body, Failed("bad_result") if wrong else drawn)
 
     def hostile(self, function: Function, row: Declaration, topic: str) -> Task:
