@@ -29,7 +29,7 @@ from ..adapters import stores
 from ..kernel.reasons import REASONS
 from . import itf
 from .check import Counterexample, Result, explore, named_rules, shortest
-from .commands import known, wrong_usage
+from .commands import CORPUS, known, wrong_usage
 from .explorer import Progress
 from .machines import levels
 from .machines.levels import LEVELS, Level, Trace
@@ -48,7 +48,6 @@ CHECKED_STATES: Final = 40_000
 CHECKED_S: Final = 20.0
 """For so long the checker may look for a shorter way to what was found."""
 """So far the checker looks for a shorter way."""
-CORPUS: Final = Path(".hypothesis", "keepkernel")
 
 
 class Profile(NamedTuple):

@@ -20,6 +20,8 @@ from .system import Caller
 
 EXIT_CODES: Final[dict[Verdict, int]] = {"holds": 0, "violated": 1, "not decided": 3}
 WRONG_USAGE: Final = 2
+CORPUS: Final = Path(".hypothesis", "keepkernel")
+"""Where the fuzzer keeps what it finds, unless it is told another place."""
 
 
 class WrongUsage(Exception):

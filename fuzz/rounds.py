@@ -1,13 +1,15 @@
 """Short campaigns of the fuzzer at every level, for `keepkernel verify`."""
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
-from .commands import aligned
+from .commands import CORPUS, aligned
 from .explorer import Verdict
 from .progress import Watch
 from .report import wrapped
@@ -33,29 +35,37 @@ def attacked(levels: Sequence[str] = LEVELS, seconds: float = SECONDS) -> list[J
 
 
 def campaign(level: str, seconds: float) -> Json:
-    """One campaign, which remembers nothing of earlier ones."""
+    """One campaign, which remembers nothing of earlier ones; what it finds is kept."""
     with tempfile.TemporaryDirectory(prefix="keepkernel-fuzz-") as corpus:
         options = ["--level", level, "--seconds", str(seconds), "--corpus", corpus, "--json"]
         command = [sys.executable, "-P", "-m", "keepkernel", "fuzz", *options]
         ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    try:
-        document: Json = json.loads(ended.stdout)
-    except ValueError:
-        said = ended.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-        return undecided(level, f"its process ended with {ended.returncode}: {said[0]}")
-    if document["troubles"] or document["stopped"]:
-        return undecided(level, "; ".join(document["troubles"]) or "interrupted")
-    broken = bool(document["failures"])
+        try:
+            document: Json = json.loads(ended.stdout)
+        except ValueError:
+            said = ended.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+            return undecided(level, f"its process ended with {ended.returncode}: {said[0]}")
+        if document["troubles"] or document["stopped"]:
+            return undecided(level, "; ".join(document["troubles"]) or "interrupted")
+        kept = [keep(Path(file)) for file in document["files"]]
     return {
         "level": level,
-        "verdict": "violated" if broken else "nothing found",
-        "why": f"keepkernel fuzz --level {level} --seconds {seconds:.0f} tells how" if broken else "",
+        "verdict": "violated" if document["failures"] else "nothing found",
+        "why": f"keepkernel replay {kept[0]} tells how" if document["failures"] else "",
         "examples": sum(document["examples"].values()),
         "steps": document["steps"],
         "rules": len(document["rules"]),
         "points": len(document["points"]),
         "seconds": document["seconds"],
     }
+
+
+def keep(file: Path) -> Path:
+    """A file of a campaign that ends, put where those of other campaigns are."""
+    place = CORPUS / "failures" / file.name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, place)
+    return place
 
 
 def undecided(level: str, why: str) -> Json:

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from keepkernel.fuzz.verify import Search
 
 DOCUMENT = {
     "troubles": [], "stopped": False, "failures": [], "examples": {"kernel": 3}, "steps": 70, "rules": {"RUN-001": 2},
-    "points": {}, "seconds": 1.5,
+    "points": {}, "seconds": 1.5, "files": [],
 }  # fmt: skip
 
 
@@ -31,13 +32,19 @@ def test_a_campaign_that_finds_nothing_leaves_the_verdict_as_it_is(capfd: pytest
     assert rounds.verdict([result]) == "holds"
 
 
-def test_a_failure_is_a_violation_and_says_how_to_see_it(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+def test_a_failure_is_a_violation_that_is_kept_to_be_replayed(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(verify, "searched", lambda plan: {s: searched(s) for s in plan})
-    saying(monkeypatch, json.dumps({**DOCUMENT, "failures": [{}]}), 1)
+    monkeypatch.chdir(tmp_path)
+    written = [tmp_path / "kernel-law-1.json", tmp_path / "kernel-law-1_test.py"]
+    for file in written:
+        file.write_text(file.name)
+    saying(monkeypatch, json.dumps({**DOCUMENT, "failures": [{}], "files": [str(file) for file in written]}), 1)
     assert verify.verify(plan=(Search("consumer", 1),), fuzz_seconds=1) == 1
-    assert "keepkernel fuzz --level kernel --seconds 1 tells how" in capfd.readouterr().out
+    kept = Path(".hypothesis", "keepkernel", "failures")
+    assert f"keepkernel replay {kept / 'kernel-law-1.json'} tells how" in " ".join(capfd.readouterr().out.split())
+    assert [(kept / file.name).read_text() for file in written] == [file.name for file in written]
 
 
 def searched(search: Search) -> dict[str, Any]:

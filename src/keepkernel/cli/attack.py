@@ -41,9 +41,10 @@ def fuzz(
             raise
         typer.echo("keepkernel: fuzz needs Hypothesis: pip install 'keepkernel[verify]'", err=True)
         raise typer.Exit(2) from None
+    from ..fuzz.commands import CORPUS
 
     wanted = campaign.Wanted(
-        level or "", store, seconds, workers, seed, corpus or campaign.CORPUS, fault, profile
+        level or "", store, seconds, workers, seed, corpus or CORPUS, fault, profile
     )  # fmt: skip
     end(lambda: campaign.fuzz(wanted, as_json_text=as_json, html=html, dask=dask))
 
