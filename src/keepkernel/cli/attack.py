@@ -28,11 +28,11 @@ def fuzz(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report to look at.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Attack kernel, stores and host with drawn workflows, faults and crashes at every step.
+    """Attack kernel, stores and host with drawn faults and crashes.
 
-    What breaks is shrunk, told as a story, and written to the corpus: for `replay`, and as a test. A campaign that is
-    started again goes on where it stopped. Ends with 0 when nothing was found, which proves nothing, 1 when something
-    was, 2 for wrong usage, 3 when a process failed. Ctrl-C ends it and tells what is known.
+    Workflows are drawn too. What breaks is shrunk, told as a story, and written to the corpus: for `replay`, and as a
+    test. A campaign that is started again goes on where it stopped. Ends with 0 when nothing was found, which proves
+    nothing, 1 when something was, 2 for wrong usage, 3 when a process failed. Ctrl-C ends it and tells what is known.
     """
     try:
         from ..fuzz import campaign
@@ -61,7 +61,7 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     what: Annotated[bool, typer.Option("--list", help="List the faults and the detectors.")] = False,
 ) -> None:
-    """Put seeded faults in place, one at a time, and see who notices, and how soon.
+    """Put seeded faults in place, and see who notices how soon.
 
     Ends with 0 when every fault is found, 1 when one is not or when something is found where nothing is wrong,
     2 for wrong usage, 3 when it was stopped.

@@ -16,9 +16,10 @@ def vectors(
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Compare with what is there; write nothing.")] = False,
 ) -> None:
-    """Write the test vectors for other runtimes: single steps, a tour of every transition, crashes.
+    """Write the test vectors for other runtimes.
 
-    Ends with 0 when they are written or fresh, 1 when --check finds stale ones, 2 for wrong usage.
+    Single steps, a tour of every transition, crashes. Ends with 0 when they are written or fresh, 1 when --check finds
+    stale ones, 2 for wrong usage.
     """
     from ..fuzz.conformance import vectors
 
@@ -48,10 +49,11 @@ def conform(
     ] = Path(),
     log: Annotated[Path | None, typer.Option(metavar="FILE", help="Check a recorded log instead of a driver.")] = None,
 ) -> None:
-    """Hold another runtime against the law, through its driver or by its log.
+    """Hold another runtime against the law.
 
-    spec/conformance/ has the protocol, the profile and the vectors. Ends with 0 when it conforms, 1 when it diverges,
-    2 for wrong usage, 3 when it is not decided. Ctrl-C stops it and tells what is known.
+    It is asked through its driver, or judged by its log. spec/conformance/ has the protocol, the profile and the
+    vectors. Ends with 0 when it conforms, 1 when it diverges, 2 for wrong usage, 3 when it is not decided. Ctrl-C stops
+    it and tells what is known.
     """
     from ..fuzz.conformance import logs, run
 

@@ -56,7 +56,7 @@ def check(
     mermaid: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the counterexample as a diagram.")] = None,
     what: Annotated[bool, typer.Option("--list", help="List set-ups, features and readings.")] = False,
 ) -> None:
-    """Search every reachable state of the kernel and the world around it.
+    """Search every reachable state of kernel and world.
 
     Ends with 0 when everything holds, 1 when something is violated or was never put to the test, 2 for wrong usage,
     3 when it is not decided. Ctrl-C stops the search and tells what is known.
@@ -79,9 +79,10 @@ def replay(
     file: Annotated[Path, typer.Argument(help="A trace that `check --itf` wrote.")],
     reading: Annotated[bool, typer.Option("--reading", help="Replay in the reading that the trace names.")] = False,
 ) -> None:
-    """Play a counterexample against the kernel, step by step, and stop where it diverges.
+    """Play a counterexample against the kernel, step by step.
 
-    Ends with 0 when every step is as the trace tells it, 1 when one is not, 2 for wrong usage.
+    It stops where the kernel diverges. Ends with 0 when every step is as the trace tells it, 1 when one is not, 2 for
+    wrong usage.
     """
     from ..fuzz import commands
 
@@ -90,12 +91,11 @@ def replay(
 
 @app.command()
 def verify(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> None:
-    """Search every set-up, the main one with two events, and an adversary: the main job.
+    """Search every set-up, and an adversary: the main job.
 
-    When all of it holds, a process with a DuckDB store is killed at every point as well (see `keepkernel crash`), and
-    kernel, stores and host are attacked for 20 s each (see `keepkernel fuzz`).
-    Ends with 0 when everything holds, 1 when something is violated or was never put to the test, 3 when it is not
-    decided.
+    The main set-up with two events. When all of it holds, a process with a DuckDB store is killed at every point as
+    well (see `keepkernel crash`), and kernel, stores and host are attacked for 20 s each (see `keepkernel fuzz`). Ends
+    with 0 when everything holds, 1 when something is violated or was never put to the test, 3 when it is not decided.
     """
     from ..fuzz.crash import Wanted
     from ..fuzz.rounds import SECONDS
@@ -126,7 +126,9 @@ def simulate(
     reading: Annotated[str, typer.Option(metavar="NAME", help="Walk in another reading of the law.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Walk at random through a set-up that is too big to search, with faults in every mix.
+    """Walk at random where a search would not end.
+
+    Faults come in every mix.
 
     Ends with 0 when nothing broke, which proves nothing, 1 when something did, 2 for wrong usage. Ctrl-C ends it
     after the walk that it is in.
@@ -172,10 +174,10 @@ def crash(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     what: Annotated[bool, typer.Option("--list", help="List the workflows.")] = False,
 ) -> None:
-    """Kill a process at every point of its work, restart it, and judge what became of every input.
+    """Kill a process at every point of its work, and restart it.
 
-    Ends with 0 when everything holds, 1 when something is violated, 2 for wrong usage, 3 when it is not decided.
-    Ctrl-C stops the sweep and tells what is known.
+    What became of every input is judged. Ends with 0 when everything holds, 1 when something is violated, 2 for wrong
+    usage, 3 when it is not decided. Ctrl-C stops the sweep and tells what is known.
     """
     from ..fuzz import crash
 
