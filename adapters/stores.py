@@ -51,7 +51,10 @@ def open_store(url: str, *, clock: Callable[[], int] | None = None, reach: Reach
     except ModuleNotFoundError as error:
         if error.name != kind.driver:
             raise
-        raise StoreError(f"{kind.shape} needs {kind.driver}: pip install 'keepkernel[{kind.extra}]'") from error
+        raise StoreError(
+            f"{kind.shape} needs {kind.driver}: pip install 'keepkernel[{kind.extra}]'; "
+            f"in a checkout: ./keep install {kind.extra}"
+        ) from error
     places = {"memory": (), "postgresql": (url,)}.get(scheme, (location,))
     store: Store = make(*places, reach=reach, **({"clock": clock} if clock is not None else {}))
     return store

@@ -153,7 +153,9 @@ class Reader:
             module = self.module(place)
         except ModuleNotFoundError as error:
             extra = EXTRAS.get(error.name or "")
-            remedy = f"pip install 'keepkernel[{extra}]'" if extra else "install it"
+            remedy = (
+                f"pip install 'keepkernel[{extra}]'; in a checkout: ./keep install {extra}" if extra else "install it"
+            )
             raise Problem(f"{named} needs {error.name}: {remedy}") from error
         except Problem:
             raise

@@ -51,7 +51,9 @@ def driver(name: str, extra: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:
-        raise ValueError(f"this needs {name}: pip install 'keepkernel[{extra}]'") from None
+        raise ValueError(
+            f"this needs {name}: pip install 'keepkernel[{extra}]'; in a checkout: ./keep install {extra}"
+        ) from None
 
 
 def sqlite(path: Path) -> Database:

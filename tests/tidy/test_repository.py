@@ -118,3 +118,12 @@ def test_plain_install_works_outside_the_checkout(tmp_path: Path) -> None:
     for folder in ("kernel", "spec", "adapters", "sandbox", "fuzz"):
         wanted = {p.name for p in (checkout / folder).glob("*") if p.suffix in (".py", ".md")}
         assert wanted <= {p.name for p in (installed / folder).iterdir()}
+
+
+def test_what_keep_installs_is_an_extra() -> None:
+    refused = subprocess.run([ROOT / "keep", "install", "nosuch"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    takes = re.search(r"takes (.*), or both", refused.stderr)
+    assert takes
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(takes[1].split(" or ")) <= declared.keys()
