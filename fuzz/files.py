@@ -87,7 +87,7 @@ def live(file: Path, scheme: str, points: Points, life: int, grain: Grain) -> Tr
     clock = Clock(folder / "clock")
     clock.wait_until(clock.now + RESTART_MS)
     store = Place(scheme, folder).open(clock, points)
-    connections = Connections.from_config(file.parent / CONFIG, tell=lambda tool, text: None, reach=points)
+    connections = Connections.from_config(file.parent / CONFIG, tell=lambda tool, text, key: None, reach=points)
     workers = Workers()
     try:
         source, tools = file.read_text(), Tools(connections)
@@ -281,7 +281,7 @@ def usable(file: Path) -> None:
             "and folders beside it, or servers on 127.0.0.1"
         )
     try:
-        connections = Connections.from_config(config, tell=lambda tool, text: None)
+        connections = Connections.from_config(config, tell=lambda tool, text, key: None)
     except ConfigError as error:
         wrong_usage(str(error))
     workers = Workers()

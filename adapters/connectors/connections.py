@@ -29,11 +29,11 @@ from .secrets import Mask, declared_secrets
 
 MESSAGE_MAX: Final = 2_000
 
-Tell = Callable[[str, str], None]
-"""Takes what a person may want to know of a call, by the name of its tool."""
+Tell = Callable[[str, str, str], None]
+"""Takes what a person may want to know of a call: its tool, the words, and the key of a change, empty for a read."""
 
 
-def log(tool: str, message: str) -> None:
+def log(tool: str, message: str, key: str) -> None:
     logging.getLogger("keepkernel.connectors").warning("%s: %s", tool, message)
 
 
@@ -139,12 +139,12 @@ class Connections:
         except Exception as error:
             failure = connector.failure(error)
             if failure is None:
-                self._report(tool, "failed in a way that its connector does not foresee", error)
+                self._report(tool, "", "failed in a way that its connector does not foresee", error)
             return Failed(failure or "connector", self._words(f"{tool}: {described(error)}"), tool)
 
     def send(self, effect: Send) -> Answer:
         """Make the call, once: Happened, Failed when it is certain that nothing happened, else Unknown."""
-        tool = effect.tool
+        tool, key = effect.tool, effect.key
         found = self._tools.get(tool)
         if found is None or found[1].kind != "mutate":
             return Failed("host", f"no connector provides {tool} as a change; nothing was sent", tool)
@@ -156,26 +156,27 @@ class Connections:
         leave_by = time.monotonic() + connector.deadline_ms / 1_000
         work = partial(method.function, connector, given, Call(effect.key, leave_by, self._reach))
         try:
-            return Happened(self._result(method, within(connector.deadline_ms, work, partial(self._late, tool))))
+            late = partial(self._late, tool, key)
+            return Happened(self._result(method, within(connector.deadline_ms, work, late)))
         except NotDone as error:
             sent = isinstance(error, Refused)
             if classify(error.failure, sent=sent, declared_refusal=sent).certain:
                 return Failed(error.failure, self._words(f"{tool}: {error}"), tool)
-            self._report(tool, f"a refusal of class {error.failure} proves nothing, so it is unknown", error)
+            self._report(tool, key, f"a refusal of class {error.failure} proves nothing, so it is unknown", error)
         except Overdue:
-            self._say(tool, f"no answer in {connector.deadline_ms} ms, so it is unknown whether it happened")
+            self._say(tool, key, f"no answer in {connector.deadline_ms} ms, so it is unknown whether it happened")
         except Unclear as error:
-            self._say(tool, f"{error}; so it is unknown whether it happened")
+            self._say(tool, key, f"{error}; so it is unknown whether it happened")
         except Exception as error:
-            self._report(tool, "it broke off, so it is unknown whether it happened", error)
+            self._report(tool, key, "it broke off, so it is unknown whether it happened", error)
         return Unknown()
 
     def reconcile(self, effect: Reconcile) -> Answer:
         """Ask whether it happened: Happened, DidNotHappen, AskAgain or NoMethod."""
-        tool = effect.tool
+        tool, key = effect.tool, effect.key
         found = self._tools.get(tool)
         if found is None:
-            self._say(tool, "no connector provides it any more, so nobody can be asked whether it happened")
+            self._say(tool, key, "no connector provides it any more, so nobody can be asked whether it happened")
             return AskAgain()
         connector, method = found
         if method.reconcile is None or not connector.reconcilable(method.name):
@@ -186,11 +187,11 @@ class Connections:
             answer = within(connector.deadline_ms, partial(method.reconcile, connector, given, call))
             return answer if isinstance(answer, NOT_FOUND) else Happened(self._result(method, answer))
         except Overdue:
-            self._say(tool, f"no answer in {connector.deadline_ms} ms to the question whether it happened")
+            self._say(tool, key, f"no answer in {connector.deadline_ms} ms to the question whether it happened")
         except Unclear as error:
-            self._say(tool, str(error))
+            self._say(tool, key, str(error))
         except Exception as error:
-            self._report(tool, "nobody could tell whether it happened", error)
+            self._report(tool, key, "nobody could tell whether it happened", error)
         return AskAgain()
 
     # -- words
@@ -207,15 +208,16 @@ class Connections:
         text = self.masked(message)
         return text if len(text) <= MESSAGE_MAX else f"{text[:MESSAGE_MAX]}…"
 
-    def _say(self, tool: str, message: str) -> None:
-        self._tell(tool, self._words(message))
+    def _say(self, tool: str, key: str, message: str) -> None:
+        self._tell(tool, self._words(message), key)
 
-    def _report(self, tool: str, message: str, error: BaseException) -> None:
+    def _report(self, tool: str, key: str, message: str, error: BaseException) -> None:
         told = "".join(traceback.format_exception(error))
-        self._tell(tool, self.masked(f"{message}\n{told}"))
+        self._tell(tool, self.masked(f"{message}: {described(error)}\n{told}"), key)
 
-    def _late(self, tool: str, error: BaseException | None) -> None:
-        self._say(tool, f"a call that nobody waited for any more ended: {described(error) if error else 'it is done'}")
+    def _late(self, tool: str, key: str, error: BaseException | None) -> None:
+        ended = described(error) if error else "it is done"
+        self._say(tool, key, f"a call that nobody waited for any more ended: {ended}")
 
 
 def described(error: BaseException) -> str:

@@ -42,11 +42,14 @@ def before(path: Path) -> Path:
     return path.with_name(f"{path.name}.1")
 
 
-def read_log(path: Path) -> Iterator[dict[str, Any]]:
-    """Lines from the oldest."""
+def read_log(path: Path, having: str = "") -> Iterator[dict[str, Any]]:
+    """Lines from the oldest; those with a word in them, if one is given, which ids are."""
+    word = having.encode()
     for part in (before(path), path):
         if part.exists():
             for line in part.read_bytes().splitlines():
+                if word not in line:
+                    continue
                 # What a death cut short is no document, and neither is the line that was written behind it.
                 with suppress(ValueError):
                     document = json.loads(line)

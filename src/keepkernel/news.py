@@ -6,7 +6,7 @@ from typing import Final
 from .kernel import commands as c
 from .kernel.ports import Change
 from .kernel.types import Event
-from .story import Document, listed, when
+from .story import Document, listed, when, why_stopped
 
 
 def news(change: Change) -> Iterator[Document]:
@@ -34,18 +34,17 @@ def news(change: Change) -> Iterator[Document]:
                     **at,
                     "kind": "done",
                     "run": command.run,
-                    "text": f"{listed(titles)} → {listed(came)}",
+                    "text": f"{listed(titles) or retired.run.title or retired.run.handler} → {listed(came)}",
                     "count": len(titles),
                 }
             case c.EndRun(status=status, message=message):
                 ended = retired.run or change.head.run
                 handler = ended.handler if ended else "?"
-                told = ended.status if ended else status
                 yield {
                     **at,
                     "kind": "stopped",
                     "run": command.run,
-                    "text": f"{handler} stopped: {told}{f': {message}' if message else ''}",
+                    "text": f"{handler} stopped: {why_stopped(ended.status if ended else status, message)}",
                 }
             case c.ReconcileRetry() | c.Exhaust() | c.FailMutation() | c.ApplyMutation(by="inline" | "reconcile"):
                 words = ended_words(command)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from . import story
@@ -9,12 +10,14 @@ from .book import Book, Chapter, NotFound
 from .kernel import commands as c
 from .kernel.ports import Store, StoreError
 from .kernel.types import Key, Publication
+from .log import read_log
 from .sandbox import border
 from .settings import Unusable
 from .story import Document
 
 TOOL: Final = re.compile(r"\w+\.\w+")
 LIST_MAX: Final = 100_000
+TOLD_MAX: Final = 5
 
 Submit = Callable[[str, c.Command], Any]
 """Takes a workflow and a command, and gives what the kernel said to it."""
@@ -42,8 +45,11 @@ def json_text(what: str, value: str) -> str:
 class Office:
     """One entry for every request; a request is a document, and so is the answer."""
 
-    def __init__(self, store: Store, submit: Submit, deploy: Deploy, host: Document | None = None) -> None:
+    def __init__(
+        self, store: Store, submit: Submit, deploy: Deploy, log: Path | None, host: Document | None = None
+    ) -> None:
         self.book = Book(store)
+        self.log = log
         self.store = store
         self.submit = submit
         self.host = host
@@ -65,7 +71,7 @@ class Office:
     def status(self, request: Document) -> Document:
         chapters = self.book.chapters(text(request, "workflow"))
         now = self.store.now()
-        return {"host": self.host, "workflows": [story.status_of(chapter, now) for chapter in chapters]}
+        return {"host": self.host, "workflows": [self.heard(story.status_of(chapter, now)) for chapter in chapters]}
 
     def rows(self, what: Callable[[Chapter, int], list[Document]], request: Document) -> Document:
         limit = request.get("limit", 50)
@@ -75,13 +81,27 @@ class Office:
         return {"rows": [row for chapter in chapters for row in what(chapter, limit)]}
 
     def explain(self, request: Document) -> Document:
-        return story.explain(self.book, text(request, "name"), text(request, "workflow"), self.store.now())
+        return self.heard(story.explain(self.book, text(request, "name"), text(request, "workflow"), self.store.now()))
+
+    def heard(self, document: Document) -> Document:
+        """With what connectors told of a call that nobody knows about: the log has it, and no other place."""
+        record = document["escalation"]
+        if record is not None and self.log is not None:
+            lines = read_log(self.log, record["mutation"])
+            told = [line["text"] for line in lines if line["kind"] == "tool" and line.get("run") == record["mutation"]]
+            record["told"] = [words.partition("\n")[0] for words in told[-TOLD_MAX:]]
+        return document
 
     # -- deeds
 
     def _do(self, workflow: str, command: c.Command) -> Document:
         said = self.submit(workflow, command)
-        return {"workflow": workflow, "command": c.NAMES[type(command)], **story.accepted(said.outcome)}
+        told = story.accepted(said.outcome)
+        document = {"workflow": workflow, "command": c.NAMES[type(command)], "host": self.host, **told}
+        if document["accepted"]:
+            return document
+        words, remedies = story.standing(Chapter(self.store, workflow), self.store.now())
+        return {**document, "standing": words, "remedies": remedies}
 
     def plain(self, command: Callable[[int], c.Command], request: Document) -> Document:
         return self._do(self.book.name(text(request, "workflow")), command(0))

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from . import story
 from .adapters.clock import wall_clock_ms
 from .adapters.connectors import ConfigError, Connections
+from .adapters.connectors.connections import Tell
 from .adapters.control import Control
 from .adapters.host import Host, Said, at_once
 from .adapters.service import Service, shared
@@ -180,7 +181,7 @@ def read_files(paths: list[Path], tools: Collection[str], workers: Workers) -> l
     return given
 
 
-def connections_of(config: Path, tell: Callable[[str, str], None]) -> Connections:
+def connections_of(config: Path, tell: Tell) -> Connections:
     if not config.exists():
         return Connections({}, tell=tell)
     try:
@@ -277,7 +278,8 @@ class Runtime:
         """Let every workflow run, and listen to people."""
         self.service.start()
         if self.control is not None:
-            office = Office(self.store, self._submit, self._deploy, {"pid": os.getpid(), "workflows": list(self.hosts)})
+            host = {"pid": os.getpid(), "workflows": list(self.hosts)}
+            office = Office(self.store, self._submit, self._deploy, self.place.log, host)
             self.control.listen(office.answer)
 
     def _host(self, one: Given, workers: Workers) -> Host:
@@ -349,8 +351,14 @@ class Runtime:
     def tell(self, workflow: str, text: str) -> None:
         self.tell_all({"at": story.when(wall_clock_ms()), "workflow": workflow, "kind": "host", "text": text})
 
-    def tell_tool(self, tool: str, text: str) -> None:
-        self.log.write({"at": story.when(wall_clock_ms()), "workflow": "", "kind": "tool", "text": f"{tool}: {text}"})
+    def tell_tool(self, tool: str, text: str, key: str) -> None:
+        """What a connector has to say; of a change by the key of its call, which names workflow and run (MUT-004)."""
+        workflow, _, run = key.rpartition("/")
+        at = story.when(wall_clock_ms())
+        line = {"at": at, "workflow": workflow, "kind": "tool", "run": run, "text": f"{tool}: {text}"}
+        self.log.write(line)
+        if workflow:
+            self.news({**line, "text": line["text"].partition("\n")[0]})
 
     def _logged(self, workflow: str, run: str, lines: tuple[str, ...]) -> None:
         for text in lines:
@@ -445,11 +453,11 @@ def office_on(place: Place, config: Path | None = None) -> Iterator[Office]:
 
     def deploy_here(source: str, file: str) -> Document:
         path = config or Path(file).absolute().parent / CONFIG
-        with connections_of(path, lambda tool, text: None) as connections:
+        with connections_of(path, lambda tool, text, key: None) as connections:
             script = checked_apart(source, file, connections.catalogue())
         return Archive(store, people).deploy(people.submit, script, file, read_settings(path).policy(script.name))
 
     try:
-        yield Office(store, people.submit, deploy_here)
+        yield Office(store, people.submit, deploy_here, place.log)
     finally:
         store.close()

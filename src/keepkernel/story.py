@@ -16,6 +16,7 @@ from .kernel import gate
 from .kernel.boundary import side, unresolved
 from .kernel.ports import Transition
 from .kernel.reasons import REASONS
+from .kernel.respond import UNCERTAIN
 from .kernel.schedule import Idle, Wait, schedule
 from .kernel.step import step
 from .kernel.types import Accepted, Event, Key, Mutation, Rejected, Run, State
@@ -26,6 +27,7 @@ SECRET: Final = re.compile(
     r"pass(word|wd|phrase)?$|secret|token|api[-_]?key|authori[sz]ation|credential", re.IGNORECASE
 )
 COVER: Final = "•••"
+DIGEST: Final = re.compile(r"\b[0-9a-f]{64}\b")
 RESOLUTIONS: Final = {
     "try-again": (c.TryAgain, "ask the target again whether it happened"),
     "didnt-happen": (c.DidntHappen, "it did not happen: the inputs are taken up afresh"),
@@ -73,6 +75,34 @@ def listed(titles: list[str], limit: int = 3) -> str:
     """
     more = len(titles) - limit
     return ", ".join(titles) if more <= 0 else f"{', '.join(titles[:limit])} and {more} more"
+
+
+STOPPED: Final = {
+    "paused:transient": "it may be tried again",
+    "paused:approval": "it needs a person",
+    "paused:reconciliation": UNCERTAIN,
+    "failed:logic": "the script failed",
+    "failed:internal": "a fault of the host or a connector",
+    "crashed": "it broke off",
+}
+
+
+def why_stopped(status: str, message: str) -> str:
+    """Why a run ended without a commit.
+
+    >>> why_stopped("paused:approval", "not_granted: reports.insert")
+    'it needs a person: the tool is not granted (reports.insert)'
+    """
+    return ": ".join(dict.fromkeys(part for part in (STOPPED.get(status, status), in_words(message)) if part))
+
+
+def in_words(message: str) -> str:
+    """What a run says at its end; a refusal of the kernel says so by its name, and a call goes by a digest."""
+    reason, _, detail = message.partition(": ")
+    if reason not in REASONS:
+        return message
+    short = DIGEST.sub(lambda digest: digest[0][:12], detail)
+    return f"{REASONS[reason].why}{f' ({short})' if short else ''}"
 
 
 # --- a workflow --------------------------------------------------------------------------------------
@@ -135,19 +165,19 @@ def standing(chapter: Chapter, now: int) -> tuple[str, list[str]]:
             case "approval", "request":
                 return "a call waits for approval", [f"keepkernel approve {on}", f"keepkernel reject {on}"]
             case "approval", _:
-                return f"access was refused: {error.message}", [f"keepkernel reconnect {on}"]
+                return f"access was refused: {in_words(error.message)}", [f"keepkernel reconnect {on}"]
             case "blocked", "logic":
-                return f"blocked: the script keeps failing: {error.message}", [
+                return f"blocked: the script keeps failing: {in_words(error.message)}", [
                     "keepkernel deploy FILE",
                     f"keepkernel retry {on}",
                 ]
             case "blocked", "host":
-                return f"blocked: {error.message}", [f"keepkernel retry {on}"]
+                return f"blocked: {in_words(error.message)}", [f"keepkernel retry {on}"]
             case "blocked", _:
-                return f"blocked after too many failures: {error.message}", [f"keepkernel retry {on}"]
-        return f"a fault of the host: {error.message}", [f"keepkernel clear-error {on}"]
+                return f"blocked after too many failures: {in_words(error.message)}", [f"keepkernel retry {on}"]
+        return f"a fault of the host: {in_words(error.message)}", [f"keepkernel clear-error {on}"]
     if state.maintenance is not None:
-        what = f"the script failed in {state.maintenance.handler}: {state.maintenance.message}"
+        what = f"the script failed in {state.maintenance.handler}: {in_words(state.maintenance.message)}"
         remedies = ["keepkernel deploy FILE", f"keepkernel retry {on}"]
         return (what if state.maintenance.run else "in maintenance, set by hand"), remedies
     if state.status != "active":
@@ -160,7 +190,9 @@ def standing(chapter: Chapter, now: int) -> tuple[str, list[str]]:
             f"keepkernel abandon {run.id}",
         ]
     if now < state.backoff_until:
-        return f"waits until {when(state.backoff_until)} after a failure", [f"keepkernel retry {on}"]
+        failed = next((past.message for past in chapter.past_runs() if past.status != "committed"), "")
+        words = f"waits until {when(state.backoff_until)} after a failure{f': {in_words(failed)}' if failed else ''}"
+        return words, [f"keepkernel retry {on}"]
     if run is not None:
         return f"{run.handler} goes on with what follows its mutation", []
     due = [max(row.wake_at, row.due_at) for row in state.handlers if max(row.wake_at, row.due_at) > now]
@@ -217,7 +249,8 @@ def escalation(chapter: Chapter, now: int) -> Document | None:
         "inputs": chapter.titles(run.reserved),
         "status": record.status,
         "why": "the call was sent, and no answer came that settles whether it happened",
-        "ended": run.message,
+        "told": [],
+        "ended": in_words(run.message),
         "verifiable": record.reconcilable,
         "verification": way,
         "may_land_until": when(record.may_land_until),
@@ -358,7 +391,7 @@ def run_row(chapter: Chapter, run: Run) -> Document:
         "began": when(run.created_at),
         "inputs": len(run.reserved),
         "title": run.title,
-        "message": run.message,
+        "message": in_words(run.message),
         "retry_of": run.retry_of or None,
     }
 
@@ -387,7 +420,8 @@ def explain_event(chapter: Chapter, event: Event, now: int) -> Document:
     lines = [f"{came}, published by {maker.handler} in run {maker.id}." if maker else f"{came}."]
     earlier = [run for run in chapter.runs() if event.key in run.reserved and run.id != event.owner]
     for before in reversed(earlier):
-        lines.append(f"{when(before.created_at)}  Run {before.id} took it and stopped: {before.status}.")
+        words = why_stopped(before.status, before.message)
+        lines.append(f"{when(before.created_at)}  Run {before.id} took it and stopped: {words}.")
     run = chapter.run(event.owner) if event.owner else None
     if event.status == "pending":
         words, remedies = standing(chapter, now)
@@ -395,12 +429,20 @@ def explain_event(chapter: Chapter, event: Event, now: int) -> Document:
         remedies = [*remedies, f"keepkernel skip {event.key.id}"]
         return story("event", chapter, f"{event.key.topic}/{event.key.id}", event.title, lines, remedies)
     if run is None:
-        lines.append(f"It is {event.status}.")
+        lines.append(who_gave_up(chapter, event))
         return story("event", chapter, f"{event.key.topic}/{event.key.id}", event.title, lines, [])
     of_run = explain_run(chapter, run, now)
     lines += [f"It is {event.status}, by run {run.id}:", *of_run["story"]]
     document = story("event", chapter, f"{event.key.topic}/{event.key.id}", event.title, lines, of_run["remedies"])
     return {**document, "escalation": of_run["escalation"]}
+
+
+def who_gave_up(chapter: Chapter, event: Event) -> str:
+    """How an event ended that belongs to no run: its own words, or those that refused its call (PERM-004)."""
+    for line in chapter.transitions():
+        if line.command == c.SkipEvent(line.command.now, event.key):
+            return f"{when(line.at)}  A person gave it up."
+    return f"It is {event.status}: a person refused the call that was to be made for it."
 
 
 def explain_run(chapter: Chapter, run: Run, now: int) -> Document:
@@ -409,6 +451,7 @@ def explain_run(chapter: Chapter, run: Run, now: int) -> Document:
     mine = live is not None and live.id == run.id
     if mine or (chapter.state.error and chapter.state.error.run == run.id):
         words, remedies = standing(chapter, now)
+        remedies = [remedy for remedy in remedies if remedy != f"keepkernel explain {run.id}"]
         lines.append(f"Now: {words}.")
     else:
         remedies = []
@@ -485,8 +528,8 @@ def words_of(chapter: Chapter, run: Run, command: c.Command) -> str:
             return "A person gave the inputs up."
         case c.AssertApplied():
             return "A person says that it happened."
-        case c.EndRun(status=status, message=message):
-            return f"It stopped: {status}{f' ({message})' if message else ''}."
+        case c.EndRun(message=message):
+            return f"It stopped: {why_stopped(run.status, message)}."
         case c.CommitConsumer(publications=made) | c.CommitProducer(publications=made):
             return f"It is done{f', and published {listed([p.title for p in made])}' if made else ''}."
         case c.Abandon():

@@ -31,7 +31,7 @@ def read(connections: Connections, tool: str, params: Any) -> Any:
 class Heard(list[str]):
     """What connections tell."""
 
-    def __call__(self, tool: str, message: str) -> None:
+    def __call__(self, tool: str, message: str, key: str) -> None:
         self.append(f"{tool}: {message}")
 
 

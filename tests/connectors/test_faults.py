@@ -148,7 +148,7 @@ def test_a_call_that_wakes_after_its_deadline_does_not_land(tmp_path: Path, kind
         if point == "call: leaves":
             wakes.wait()
 
-    def tell(tool: str, message: str) -> None:
+    def tell(tool: str, message: str, key: str) -> None:
         if "nobody waited for any more" in message:
             assert "its time had passed" in message
             ended.set()

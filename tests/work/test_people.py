@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import shutil
 
@@ -89,7 +90,10 @@ def test_explain_tells_of_the_runs_that_gave_an_event_back(project: Project) -> 
     project.run(1)
     paused = project.ask("runs", "--limit", "1")["rows"][0]["run"]
     story = project.ask("explain", "mail/m1")["story"]
-    assert story[1].endswith(f"Run {paused} took it and stopped: paused:approval.")
+    begin, _, why = story[1].partition(f"Run {paused} took it and stopped: ")
+    assert begin
+    digest = project.status(1)["request"]["digest"]
+    assert why == f"it needs a person: this exact call is not approved ({digest[:12]})."
     assert story[2] == "It was given back, and waits."
 
 
@@ -123,10 +127,13 @@ def test_a_call_is_approved_or_rejected(project: Project) -> None:
     shown = project.keep("status", code=1).stdout
     assert 'desk.append with {"text": "m1", "token": "•••"}' in shown
     assert "t-123456" not in shown
-    project.keep("approve", request["digest"][:8])
-    project.run(1)
+    told = project.keep("approve", request["digest"][:8]).stdout
+    assert "the call is approved" in told
+    assert "No host is running" in told
+    assert "it needs a person: this exact call is not approved" in project.run(1).stdout
     assert project.lines() == ["m1"]
     project.keep("reject")
+    assert "a person refused the call" in project.ask("explain", "m2")["story"][-1]
     project.run()
     assert project.lines() == ["m1"]
     assert [row["came_of_it"] for row in project.ask("inputs")["rows"]] == ["Line 1 written", "skipped"]
@@ -156,7 +163,9 @@ def test_what_nobody_knows_is_told_and_asked_again(project: Project) -> None:
     story = project.keep("explain", mutation).stdout
     for words in ("No answer came that settles", "a person decides", "why it is unknown", "--as skip", "what to check"):
         assert words in story
-    assert "--as didnt-happen: not now: the call may still land (MUT-009)" in story
+    words = " ".join(story.split())
+    assert re.search(r"--as didnt-happen: not now: the call may still land \(\d{4}-[\dT:-]+Z, MUT-009\)", words)
+    assert f"explain {mutation}" not in words  # It is what was just typed.
     assert project.ask("explain", "m1")["escalation"]["mutation"] == mutation
     assert project.ask("explain", f"desk-work/{mutation}")["escalation"]["key"] == f"desk-work/{mutation}"
     project.mode("")
@@ -164,6 +173,30 @@ def test_what_nobody_knows_is_told_and_asked_again(project: Project) -> None:
     project.run()
     assert project.lines() == ["m1"]
     assert project.ask("inputs")["rows"][0]["came_of_it"] == "Line 1 written"
+
+
+def test_what_the_connector_had_to_say_is_told_where_a_person_decides(project: Project) -> None:
+    mutation = uncertain(project)
+    [first, *_] = project.status(1)["escalation"]["told"]
+    assert first == "desk.append: it broke off, so it is unknown whether it happened: RuntimeError: the line is dead"
+    assert "the line is dead" in " ".join(project.keep("status", code=1).stdout.split())
+    assert "the line is dead" in project.keep("logs", "--workflow", "desk-work", "--run", mutation).stdout
+    project.keep("resolve", mutation, "--as", "skip")
+    assert "Write down m1 → Nothing written" in project.run().stdout
+
+
+def test_lines_that_are_too_long_stay_behind_their_margin(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    uncertain(project)
+    _, _, body = project.keep("status", code=1).stdout.partition("inputs and events")
+    assert all(line.startswith("  ") for line in body.splitlines()[1:])
+
+
+def test_a_person_who_is_refused_is_told_how_the_workflow_stands(project: Project) -> None:
+    mutation = uncertain(project)
+    refused = project.keep("resume", code=1).stderr
+    assert "desk-work stands so: nobody knows whether desk.append happened" in refused
+    assert f"you can: keepkernel resolve {mutation} --as skip" in refused
 
 
 def test_a_refused_resolution_says_why_and_what_helps(project: Project) -> None:

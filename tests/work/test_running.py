@@ -77,7 +77,7 @@ def test_commands_reach_a_host_that_runs(on_duckdb: Project) -> None:
         assert "workflow_edge" in project.keep("pause", code=1).stderr
         project.keep("resume")
         eventually(lambda: project.ask("inputs")["rows"][2]["came_of_it"] == "Line 2 noted")
-        assert project.ask("explain", "mail/m2")["story"][-1].startswith("It is skipped")
+        assert project.ask("explain", "mail/m2")["story"][-1].endswith("A person gave it up.")
         second = project.keep("run", str(project.file), code=2).stderr
         assert "a host is at work on this store already" in second
         host.send_signal(signal.SIGTERM)
@@ -200,6 +200,24 @@ def test_a_terminal_without_arrows_shows_something_else(project: Project) -> Non
         shown = subprocess.run([*KEEPKERNEL, *words], check=True, capture_output=True, env=environment).stdout
         assert b"Mail m1" in shown
         assert b"? Line 1 written" in shown
+
+
+def test_commands_are_named_as_they_were_typed(tmp_path: Path) -> None:
+    def said(*words: str) -> str:
+        typed = {**os.environ, "KEEPKERNEL_PROGRAM": "../keep"}
+        shown = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return str(subprocess.run([*KEEPKERNEL, *words], check=False, cwd=tmp_path, env=typed, **shown).stdout)
+
+    assert "begin with ../keep run FILE" in said("status")
+    assert "Run it: ../keep run demo/workflow.js --until-idle" in said("init", "demo")
+    assert "Example: ../keep resolve" in said("resolve", "--help")
+
+
+def test_no_line_of_the_help_is_cut_and_work_comes_first(monkeypatch: pytest.MonkeyPatch, project: Project) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = project.keep("--help").stdout.partition("Commands:\n")[2].splitlines()
+    assert listed[0].split()[0] == "run"
+    assert [line for line in listed if line.endswith("...")] == []
 
 
 def test_the_shell_completes_commands() -> None:

@@ -1,11 +1,17 @@
 """What every command shares: the application, and how a command ends."""
 
+import os
+import re
 import sys
 from collections.abc import Callable
 from io import TextIOWrapper
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+from typer.models import CommandInfo
+
+PROGRAM: Final = os.environ.get("KEEPKERNEL_PROGRAM", "keepkernel")
+"""What a person typed to come here: `./keep` tells its own name."""
 
 app = typer.Typer(
     name="keepkernel",
@@ -34,6 +40,27 @@ def options(
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # A sign that a terminal does not have is no reason to stumble.
             stream.reconfigure(errors="replace")
+
+
+def as_typed(text: str) -> str:
+    """Commands in a message as whoever reads it can type them.
+
+    >>> as_typed("keepkernel: see keepkernel status") == f"keepkernel: see {PROGRAM} status"
+    True
+    """
+    names = "|".join(name_of(command) for command in app.registered_commands)
+    return re.sub(rf"\bkeepkernel (?=({names})\b)", lambda _: f"{PROGRAM} ", text)
+
+
+def name_of(command: CommandInfo) -> str:
+    return str(command.name or getattr(command.callback, "__name__", ""))
+
+
+def main() -> None:
+    """Run the command line; the entry point of the `keepkernel` script."""
+    for command in app.registered_commands:
+        command.help = as_typed(command.callback.__doc__ or "") if command.callback else None
+    app(prog_name=PROGRAM)
 
 
 def on_screen(text: str) -> str:

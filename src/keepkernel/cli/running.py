@@ -15,8 +15,8 @@ from ..kernel.ports import StoreError
 from ..runtime import GRACE_S, Runtime, Wanted
 from ..settings import CONFIG, Unusable, place_of, read_settings, store_beside
 from ..story import needs_person, standing
-from .base import on_screen
-from .work import DONE, NOT_FINISHED, REFUSED, WRONG_USAGE
+from .base import as_typed, on_screen
+from .work import DONE, NOT_FINISHED, REFUSED, WRONG_USAGE, for_store
 
 Document = dict[str, Any]
 
@@ -39,9 +39,7 @@ class Screen:
             self._done += line.get("count", 0) if line["kind"] == "done" else 0
             self._clear()
             self._print(
-                json.dumps(line)
-                if self._as_json
-                else f"{line['at'][11:19]}  {line['workflow']}  {on_screen(line['text'])}"
+                json.dumps(line) if self._as_json else f"{line['at'][11:19]}  {line['workflow']}  {told_by(line)}"
             )
             if self._terminal:
                 print(f"{self._new} new inputs, {self._done} done …", end="", file=sys.stderr, flush=True)
@@ -68,10 +66,10 @@ class Screen:
         if self._as_json:
             end = {"workflow": workflow, "kind": "end", "text": words, "needs_person": needs, "remedies": remedies}
             self._print(json.dumps(end))
-        elif needs:
+        else:
             self.say(f"{workflow}: {words}")
-            for remedy in remedies:
-                self.say(f"  you can: {remedy}")
+            for remedy in remedies if needs else []:
+                self.say(f"  you can: {as_typed(remedy)}")
 
     def clear(self) -> None:
         with self._lock:
@@ -80,6 +78,12 @@ class Screen:
     def _clear(self) -> None:
         if self._terminal:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def told_by(line: Document) -> str:
+    """Only the host tells what can be typed; what others say stays as it is."""
+    text = on_screen(line["text"])
+    return as_typed(text) if line["kind"] == "host" else text
 
 
 class Stop(BaseException):
@@ -107,7 +111,7 @@ def run_files(
     before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         runtime.open()
-        return work(runtime, screen, until_idle)
+        return work(runtime, screen, store, until_idle)
     except Stop:  # Nothing has begun yet.
         return NOT_FINISHED
     except (Unusable, StoreError) as error:
@@ -119,7 +123,7 @@ def run_files(
             signal.signal(number, handler)
 
 
-def work(runtime: Runtime, screen: Screen, until_idle: bool) -> int:
+def work(runtime: Runtime, screen: Screen, store: str, until_idle: bool) -> int:
     code = DONE
     try:
         runtime.start()
@@ -138,10 +142,10 @@ def work(runtime: Runtime, screen: Screen, until_idle: bool) -> int:
         os._exit(STOPPED_AT_ONCE)
     screen.clear()
     runtime.give_back()
-    return code or told(runtime, screen)
+    return code or told(runtime, screen, store)
 
 
-def told(runtime: Runtime, screen: Screen) -> int:
+def told(runtime: Runtime, screen: Screen, store: str) -> int:
     """How every workflow stands at the end, and the exit code."""
     code = DONE
     now = runtime.store.now()
@@ -151,6 +155,7 @@ def told(runtime: Runtime, screen: Screen) -> int:
             return REFUSED
         chapter = Chapter(runtime.store, name)
         words, remedies = standing(chapter, now)
+        remedies = for_store(remedies, store) if store else remedies
         if lane.standing.at == "elsewhere":
             words, remedies = lane.standing.reason, []
         needs = lane.standing.at == "elsewhere" or needs_person(chapter.state)

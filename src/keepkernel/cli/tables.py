@@ -9,6 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from .base import as_typed
+
 Document = dict[str, Any]
 
 PIPE_WIDTH: Final = 10_000
@@ -24,6 +26,24 @@ HEADS = {
     "from": "came of",
     "what": "what",
     "message": "why it stopped",
+}
+MADE = {
+    "try_again": "the target is asked again whether it happened",
+    "didnt_happen": "it did not happen; the inputs are taken up afresh",
+    "skip_mutation": "the inputs are given up; what follows is told so",
+    "assert_applied": "it happened; what follows comes next",
+    "approve": "the call is approved",
+    "reject": "the call is refused, and its inputs are given up",
+    "grant": "granted",
+    "skip_event": "the input is given up",
+    "pause": "paused; no new run starts",
+    "resume": "goes on",
+    "run_now": "it runs at the next opportunity",
+    "retry": "starts afresh",
+    "abandon": "what follows is given up",
+    "reconnect": "goes on",
+    "clear_error": "goes on",
+    "publish": "published",
 }
 ARROW = {"inputs": "input", "outputs": "output", "runs": "what for"}
 
@@ -63,40 +83,54 @@ def show_rows(what: str, rows: list[Document]) -> None:
     screen.print(table)
 
 
+def say(screen: Console, depth: int, text: str) -> None:
+    """Words that stay behind their margin where a line is too long."""
+    screen.print(Padding(Text(plain(text)), (0, 0, 0, depth)))
+
+
+def propose(screen: Console, remedies: list[str]) -> None:
+    for remedy in remedies:
+        screen.print(f"  you can: {as_typed(remedy)}", soft_wrap=True)
+
+
 def show_status(answer: Document) -> None:
     screen = console()
     host = answer["host"]
     screen.print(f"A host is running (process {host['pid']})." if host else "No host is running.")
+    if not answer["workflows"]:
+        screen.print(as_typed("The store is empty; begin with keepkernel run FILE."))
     for one in answer["workflows"]:
         count = one["inputs"]
         waiting = f"{count['waiting']} waiting" if count["waiting"] < 1_000 else "1000 or more waiting"
         screen.print()
         screen.print(Text(f"{plain(one['workflow'])}", "bold"), f"({one['status']}):", plain(one["standing"]))
         if host and one["workflow"] not in host["workflows"]:
-            screen.print("  the host that is running does not drive it")
-        screen.print(f"  inputs and events: {count['published']} in all, {waiting}, {count['in_work']} in work")
+            say(screen, 2, "the host that is running does not drive it")
+        say(screen, 2, f"inputs and events: {count['published']} in all, {waiting}, {count['in_work']} in work")
         if one["request"]:
             request = one["request"]
-            screen.print(f"  waits for approval: {request['tool']} with {as_sent(request['params'])}")
-            screen.print(f"    for {plain(request['inputs'])}; digest {request['digest'][:12]}")
+            say(screen, 2, f"waits for approval: {request['tool']} with {as_sent(request['params'])}")
+            say(screen, 4, f"for {plain(request['inputs'])}; digest {request['digest'][:12]}")
         if one["escalation"]:
             show_escalation(screen, one["escalation"])
-        for remedy in one["remedies"]:
-            screen.print(f"  you can: {remedy}", soft_wrap=True)
+        propose(screen, one["remedies"])
 
 
 def show_escalation(screen: Console, record: Document) -> None:
-    screen.print(f"  mutation {record['mutation']}: {record['tool']} with {as_sent(record['attempted'])}")
-    screen.print(f"    for {plain(record['inputs'])}")
-    screen.print(f"    why it is unknown: {record['why']}")
-    screen.print(f"    can it be verified: {record['verification']}")
-    screen.print(f"    what to check: {plain(record['check'])}")
+    say(screen, 2, f"mutation {record['mutation']}: {record['tool']} with {as_sent(record['attempted'])}")
+    say(screen, 4, f"for {plain(record['inputs'])}")
+    say(screen, 4, f"why it is unknown: {record['why']}")
+    for words in record["told"]:
+        say(screen, 6, words)
+    say(screen, 4, f"can it be verified: {record['verification']}")
+    say(screen, 4, f"what to check: {record['check']}")
     for choice in record["choices"]:
         if choice["possible"]:
-            screen.print(f"    --as {choice['as']}: {choice['means']}")
+            say(screen, 4, f"--as {choice['as']}: {choice['means']}")
         else:
             refused = choice["why_not"]
-            screen.print(f"    --as {choice['as']}: not now: {refused['why']} ({refused['rule']})")
+            word = "not now" if refused["reason"] == "too_early" else "not possible"
+            say(screen, 4, f"--as {choice['as']}: {word}: {refused['why']} ({refused['detail']}, {refused['rule']})")
 
 
 def show_story(answer: Document) -> None:
@@ -105,11 +139,10 @@ def show_story(answer: Document) -> None:
         Text(plain(answer["title"]), "bold"), f"({answer['kind']} {plain(answer['name'])} of {answer['workflow']})"
     )
     for line in answer["story"]:
-        screen.print(Padding(Text(plain(line)), (0, 0, 0, 2)))
+        say(screen, 2, line)
     if answer["escalation"]:
         show_escalation(screen, answer["escalation"])
-    for remedy in answer["remedies"]:
-        screen.print(f"  you can: {remedy}", soft_wrap=True)
+    propose(screen, answer["remedies"])
 
 
 def decided(answer: Document) -> str:
@@ -118,4 +151,5 @@ def decided(answer: Document) -> str:
     if "version" in answer:
         warnings = "".join(f"\nwarning: {warning}" for warning in answer["warnings"])
         return f"{answer['workflow']}: version {answer['version']} deployed{warnings}"
-    return f"{answer['workflow']}: {answer['command'].replace('_', ' ')}: done"
+    waits = "" if answer["host"] else "\nNo host is running; the next `keepkernel run` takes it up."
+    return as_typed(f"{answer['workflow']}: {MADE[answer['command']]}{waits}")

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from .base import app, on_screen
+from .base import app, as_typed, on_screen
 
 Document = dict[str, Any]
 
@@ -33,7 +33,7 @@ DONE, REFUSED, WRONG_USAGE, NOT_FINISHED = range(4)
 
 def fail(message: str, code: int = WRONG_USAGE) -> typer.Exit:
     for line in message.splitlines():
-        typer.echo(f"keepkernel: {line}", err=True)
+        typer.echo(f"keepkernel: {as_typed(line)}", err=True)
     return typer.Exit(code)
 
 
@@ -98,6 +98,9 @@ def do(store: str, as_json: bool, request: Document, config: Path | None = None)
         detail = f" ({refused['detail']})" if refused["detail"] else ""
         typer.echo(f"keepkernel: refused: {refused['why']}{detail} [{refused['reason']}, {refused['rule']}]", err=True)
         typer.echo(f"keepkernel: what helps: {refused['remedy']}", err=True)
+        typer.echo(f"keepkernel: {answer['workflow']} stands so: {on_screen(answer['standing'])}", err=True)
+        for remedy in answer["remedies"]:
+            typer.echo(f"keepkernel:   you can: {as_typed(remedy)}", err=True)
     raise typer.Exit(DONE if answer["accepted"] else REFUSED)
 
 
@@ -121,7 +124,9 @@ def run(
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document a line.")] = False,
 ) -> None:
-    """Run workflows: deploy what is new, take up what a crash left, and work until Ctrl-C.
+    """Run workflows until Ctrl-C.
+
+    It deploys what is new, takes up what a crash left, and works.
 
     Ctrl-C and SIGTERM let the run in hand come to its end; a second one stops at once, and loses nothing either.
 
@@ -177,7 +182,7 @@ def inputs(store: Store = "", workflow: Workflow = "", limit: Limit = 50, as_jso
 
 @app.command()
 def outputs(store: Store = "", workflow: Workflow = "", limit: Limit = 50, as_json: AsJson = False) -> None:
-    """List the changes made outside and the events that came of inputs.
+    """List the changes made outside, and the events that came.
 
     Example: keepkernel outputs --json
     """
@@ -186,7 +191,7 @@ def outputs(store: Store = "", workflow: Workflow = "", limit: Limit = 50, as_js
 
 @app.command()
 def runs(store: Store = "", workflow: Workflow = "", limit: Limit = 50, as_json: AsJson = False) -> None:
-    """List the runs of handlers, and why those stopped that did not commit.
+    """List the runs of handlers, and why some stopped.
 
     Example: keepkernel runs --limit 5
     """
@@ -201,7 +206,7 @@ def logs(
     run_id: Annotated[str, typer.Option("--run", metavar="RUN", help="Only what this run said.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document a line.")] = False,
 ) -> None:
-    """Show what the host told, and what scripts wrote with console.log.
+    """Show what the host told, and what scripts said.
 
     Example: keepkernel logs --run 7k2m --json
     """
@@ -235,7 +240,9 @@ def explain(
     workflow: Workflow = "",
     as_json: AsJson = False,
 ) -> None:
-    """Tell the whole story of a run, an input or a mutation: why it stands still, and what can be done.
+    """Tell the whole story of a run, an input or a mutation.
+
+    What was selected, what was attempted, why it stands still, and what can be done.
 
     Example: keepkernel explain 7k2mx0q4t9aa
     """
@@ -278,12 +285,14 @@ def resolve(
     do(store, as_json, {"do": "resolve", "mutation": mutation, "as": as_, "result": result, "workflow": workflow})
 
 
-Digest = Annotated[str, typer.Argument(metavar="[DIGEST]", help="Which call, when several wait; see `status`.")]
+Digest = Annotated[str, typer.Argument(metavar="DIGEST", help="Which call, when several wait; see `status`.")]
 
 
 @app.command()
 def approve(digest: Digest = "", store: Store = "", workflow: Workflow = "", as_json: AsJson = False) -> None:
-    """Approve the one call that waits for it; `status` shows what it would do.
+    """Approve the one call that waits for it.
+
+    `status` shows what it would do.
 
     Example: keepkernel approve --workflow mail-to-reports
     """
@@ -292,7 +301,7 @@ def approve(digest: Digest = "", store: Store = "", workflow: Workflow = "", as_
 
 @app.command()
 def reject(digest: Digest = "", store: Store = "", workflow: Workflow = "", as_json: AsJson = False) -> None:
-    """Refuse the call that waits for approval, and give its inputs up.
+    """Refuse the call that waits for it, and give its inputs up.
 
     Example: keepkernel reject --workflow mail-to-reports
     """
@@ -353,7 +362,7 @@ def run_now(
     workflow: Workflow = "",
     as_json: AsJson = False,
 ) -> None:
-    """Let a handler run at the next opportunity, whatever its schedule.
+    """Let a handler run, whatever its schedule.
 
     Example: keepkernel run-now pollMail
     """
@@ -432,7 +441,7 @@ def deploy(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put a new version of a workflow in place; all its inputs stay.
+    """Put a new version in place; all inputs stay.
 
     While a run is active it waits for its end, up to a minute.
 
@@ -455,7 +464,9 @@ def deploy(
 
 @app.command()
 def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")], as_json: AsJson = False) -> None:
-    """Write a small working project: mail files, a table, and a workflow that turns one into the other.
+    """Write a small working project.
+
+    Mail files, a table, and a workflow that turns one into the other.
 
     Example: keepkernel init demo
     """
@@ -472,4 +483,4 @@ def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folde
         return
     for path in made:
         typer.echo(path)
-    typer.echo(f"Run it: keepkernel run {folder / 'workflow.js'} --until-idle")
+    typer.echo(as_typed(f"Run it: keepkernel run {folder / 'workflow.js'} --until-idle"))
