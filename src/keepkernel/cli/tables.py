@@ -85,7 +85,7 @@ def show_rows(what: str, rows: list[Document]) -> None:
 
 def say(screen: Console, depth: int, text: str) -> None:
     """Words that stay behind their margin where a line is too long."""
-    screen.print(Padding(Text(plain(text)), (0, 0, 0, depth)))
+    screen.print(Padding(Text(plain(text)), (0, 0, 0, depth), expand=False))
 
 
 def propose(screen: Console, remedies: list[str]) -> None:
