@@ -98,9 +98,13 @@ class Office:
         said = self.submit(workflow, command)
         told = story.accepted(said.outcome)
         document = {"workflow": workflow, "command": c.NAMES[type(command)], "host": self.host, **told}
+        return self._stands(document)
+
+    def _stands(self, document: Document) -> Document:
+        """Whoever is refused is told how the workflow stands."""
         if document["accepted"]:
             return document
-        words, remedies = story.standing(Chapter(self.store, workflow), self.store.now())
+        words, remedies = story.standing(Chapter(self.store, document["workflow"]), self.store.now())
         return {**document, "standing": words, "remedies": remedies}
 
     def plain(self, command: Callable[[int], c.Command], request: Document) -> Document:
@@ -154,7 +158,7 @@ class Office:
         return self._do(self.book.name(text(request, "workflow")), c.Publish(0, publication))
 
     def deploys(self, request: Document) -> Document:
-        return self.deploy(text(request, "source"), text(request, "file"))
+        return self._stands(self.deploy(text(request, "source"), text(request, "file")))
 
 
 Request = Callable[[Office, Document], Document]

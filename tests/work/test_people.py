@@ -5,11 +5,16 @@ import os
 import re
 import select
 import shutil
+from contextlib import closing
 
 import pytest
 from desk import Project
 
 from keepkernel.adapters.connectors.base import Call
+from keepkernel.adapters.stores import open_store
+from keepkernel.kernel import commands as c
+from keepkernel.kernel.types import Key, Publication
+from keepkernel.runtime import People
 
 PYTHON_REPAIR = """
 import json, pathlib, sys
@@ -197,6 +202,16 @@ def test_a_person_who_is_refused_is_told_how_the_workflow_stands(project: Projec
     refused = project.keep("resume", code=1).stderr
     assert "desk-work stands so: nobody knows whether desk.append happened" in refused
     assert f"you can: keepkernel resolve {mutation} --as skip" in refused
+
+
+def test_a_deploy_that_is_refused_tells_how_the_workflow_stands(project: Project) -> None:
+    project.run()
+    with closing(open_store(project.store)) as store:
+        for command in (c.Publish(0, Publication(Key("mail", "m1"), "Mail m1", "{}")), c.StartSession(0, "s1"),
+                        c.CreateRun(0, "r1", "s1", "file")):  # fmt: skip
+            People(store).submit("desk-work", command)
+    project.file.write_text(project.file.read_text() + "// New.")
+    assert "desk-work stands so: file is at work" in project.keep("deploy", str(project.file), code=1).stderr
 
 
 def test_a_refused_resolution_says_why_and_what_helps(project: Project) -> None:
