@@ -12,11 +12,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Final
 
 LINE_MAX: Final = 64 * 1024 * 1024
 PATH_MAX_BYTES: Final = 100
 """Addresses of sockets are short: the system allows 104 or 108 bytes."""
+NAME_BYTES: Final = 16
 IDLE_S: Final = 10.0
 """Who connects must say what it wants; nobody keeps a thread of the host for nothing."""
 
@@ -75,7 +77,19 @@ class Control:
         except BlockingIOError:
             os.close(self._lock)
             raise Busy(f"a host is at work on this store already ({path})") from None
+        self.name = self._named()
         self._socket: socket.socket | None = None
+
+    def _named(self) -> str:
+        """What the holder of this lock is called, through all its deaths, and nobody else: it stands in its file.
+
+        A machine's name would not do: two may have the same, and one may reach a store in two ways.
+        """
+        found = os.pread(self._lock, NAME_BYTES, 0)
+        if len(found) < NAME_BYTES:
+            found = token_hex(NAME_BYTES // 2).encode()
+            os.pwrite(self._lock, found, 0)
+        return f"{socket.gethostname()} {found.decode(errors='replace')}"
 
     def listen(self, answer: Answer) -> None:
         self.path.unlink(missing_ok=True)  # Left behind by a host that died: nobody else holds the lock.

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
-from socket import gethostname
 from typing import Any, Final, NamedTuple
 
 from . import story
@@ -284,7 +283,7 @@ class Runtime:
 
     def _host(self, one: Given, workers: Workers) -> Host:
         handlers = Scripts(workers, self.archive.source, self.store, self.tools, self._logged)
-        name = f"{gethostname()} {self.place.url.partition(':')[0]}"
+        name = self.control.name if self.control is not None else "alone"  # Nobody else finds a store in memory.
         repair = Repairs(self, one).repair if self.repair_command else None
         parts = (self.store, handlers, self.connections)
         return Host(*parts, name=name, fresh_id=fresh_id, clock=wall_clock_ms, repair=repair)

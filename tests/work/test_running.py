@@ -98,6 +98,23 @@ def test_a_host_that_died_is_in_nobodys_way(on_duckdb: Project) -> None:
     assert on_duckdb.lines() == ["m1"]
 
 
+def test_a_host_that_finds_the_store_by_another_way_waits(project: Project) -> None:
+    """Its lock is another one, and the lease in the store is the same."""
+    (project.folder / "alias.db").symlink_to(project.folder / "work.db")
+    told = project.folder / "told"
+    with hosting(project), told.open("w") as output:
+        command = [*KEEPKERNEL, "run", str(project.file), "--store", f"sqlite:{project.folder / 'alias.db'}", "--json"]
+        second = subprocess.Popen(command, stdout=output)
+        try:
+            eventually(lambda: "another host drives it; this one waits" in told.read_text())
+        finally:
+            second.kill()
+            second.wait()
+    project.publish("m1")
+    project.run()  # The dead host's successor has its name, and waits for nobody.
+    assert project.lines() == ["m1"]
+
+
 def test_many_people_at_once(on_duckdb: Project) -> None:
     """Publishing, looking, pausing and deploying beside a host at work: nothing is lost, and nothing done twice."""
     project = on_duckdb
