@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from contract.places import Dies, Place
+from contract.places import Dies, Kind, Place
 from flow import FILE, POLL, START, TELL, TOOL, TOPICS, mail
 from walks import POLICY, walk
 
@@ -419,6 +419,17 @@ def the_window_holds_what_a_command_needs(place: Place) -> None:
         assert {event.key for event in prepared} == needed | {*two}
 
 
+def a_run_may_hold_many_inputs(place: Place) -> None:
+    """They are all in the window, whatever the command, and all go back when it ends."""
+    with opened(place) as store:
+        begun(store)
+        keys = {event.key for event in fill(store, "mail", 1_500)}
+        do(store, *RUN, Prepared(START, "r1", tuple(keys)))
+        assert {event.key for event in store.load("w").state.events if event.status == "reserved"} == keys
+        do(store, CRASHED)
+        assert {event.key for event in store.peek("w", "mail", 2_000)} == keys
+
+
 def peek_gives_pending_events_in_order(place: Place) -> None:
     with opened(place) as store:
         begun(store)
@@ -608,6 +619,55 @@ def one_name_in_two_topics_is_two_events(place: Place) -> None:
         assert [event.title for event in store.load("w").state.events] == ["mail", "done"]
 
 
+# --- what several processes share --------------------------------------------------------------------
+
+
+@contextmanager
+def opened_twice(place: Place) -> Iterator[tuple[Store, Store]]:
+    """One store, as two processes have it."""
+    with opened(place) as one, opened(place) as two:
+        yield begun(one), two
+
+
+def what_one_writes_the_other_sees(place: Place) -> None:
+    with opened_twice(place) as (one, two):
+        for turn in range(3):
+            writer, reader = (one, two) if turn % 2 else (two, one)
+            do(writer, publish("mail", f"m{turn}"), Pause(START), Resume(START))
+            assert contents(reader) == contents(writer)
+            assert reader.peek("w", "mail", 10) == writer.peek("w", "mail", 10)
+        two.create("another", Policy())
+        assert one.workflows() == ("another", "w")
+        assert not one.create("another", Policy())
+
+
+def of_two_processes_on_one_version_one_wins(place: Place) -> None:
+    with opened_twice(place) as (one, two):
+        late, change = change_for(one, Pause(START), "late"), change_for(two, publish("mail", "m1"), "change")
+        version = two.commit(change)
+        there = contents(two)
+        with pytest.raises(Conflict):
+            one.commit(late)
+        assert one.commit(change) == version, "whoever tries it again, it was done"
+        assert contents(one) == contents(two) == there
+
+
+def who_lost_the_lease_to_another_process_can_not_commit(place: Place) -> None:
+    with opened_twice(place) as (one, two):
+        old = one.lease("w", "one", 10)
+        assert two.lease("w", "two", 10) is None
+        change = change_for(one, publish("mail", "m1"), "change")
+        place.clock.at += 10
+        new = two.lease("w", "two", 10)
+        assert new.token > old.token
+        assert one.lease("w", "one", 10) is None
+        with pytest.raises(LeaseLost, match="two"):
+            one.commit(change, old)
+        one.release(old)
+        assert one.lease("w", "one", 10) is None
+        assert two.commit(change, new) == change.version
+
+
 CHANGES: tuple[tuple[Command, ...], ...] = (
     *((command,) for command in BEGINNING),
     (publish("mail", "m1"), publish("mail", "m2")),
@@ -695,6 +755,7 @@ CHECKS: tuple[Check, ...] = (
     a_lease_that_ran_out_is_another,
     a_released_lease_is_free,
     the_window_holds_what_a_command_needs,
+    a_run_may_hold_many_inputs,
     peek_gives_pending_events_in_order,
     pages_are_the_whole,
     the_clock_never_goes_back,
@@ -709,3 +770,12 @@ DURABLE_CHECKS: tuple[Check, ...] = (
     one_name_in_two_topics_is_two_events,
     dying_anywhere_leaves_all_or_nothing,
 )
+SHARED_CHECKS: tuple[Check, ...] = (
+    what_one_writes_the_other_sees,
+    of_two_processes_on_one_version_one_wins,
+    who_lost_the_lease_to_another_process_can_not_commit,
+)
+
+
+def checks_for(kind: Kind) -> tuple[Check, ...]:
+    return (*CHECKS, *(DURABLE_CHECKS if kind.durable else ()), *(SHARED_CHECKS if kind.shared else ()))

@@ -21,13 +21,15 @@ class Kind(NamedTuple):
     url: Callable[[Path], str]
     """A URL of its own for each folder."""
     durable: bool = True
+    shared: bool = False
+    """Whether several processes may have it open."""
 
 
 KINDS = (
     Kind("memory", lambda folder: "memory:", durable=False),
     Kind("duckdb", lambda folder: f"duckdb:{folder / 'store.db'}"),
-    Kind("sqlite", lambda folder: f"sqlite:{folder / 'store.db'}"),
-    Kind("postgresql", lambda folder: started().url(started().make(folder))),
+    Kind("sqlite", lambda folder: f"sqlite:{folder / 'store.db'}", shared=True),
+    Kind("postgresql", lambda folder: started().url(started().make(folder)), shared=True),
 )
 """One line per kind; every check of the contract runs on each."""
 

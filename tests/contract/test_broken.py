@@ -4,8 +4,18 @@ from pathlib import Path
 
 import pytest
 from contract import checks
-from contract.broken import BROKEN, AcknowledgesTooEarly, Broken, DropsOneWrite, ForgetsTheVersion, ReordersTwoWrites
-from contract.checks import CHECKS, DURABLE_CHECKS
+from contract.broken import (
+    BROKEN,
+    AcknowledgesTooEarly,
+    Broken,
+    DropsOneWrite,
+    ForgetsTheVersion,
+    KeepsLeasesToItself,
+    NeverLooksAgain,
+    ReordersTwoWrites,
+    ShowsAHundredAtMost,
+)
+from contract.checks import CHECKS, checks_for
 from contract.places import KINDS, Place
 
 from keepkernel.kernel.ports import StoreError
@@ -18,6 +28,9 @@ NOTICED_BY = {
     ReordersTwoWrites: checks.a_walk_leaves_what_the_kernel_says,
     AcknowledgesTooEarly: checks.what_is_acknowledged_survives_a_death,
     ForgetsTheVersion: checks.of_two_commits_on_one_version_one_wins,
+    ShowsAHundredAtMost: checks.a_run_may_hold_many_inputs,
+    NeverLooksAgain: checks.what_one_writes_the_other_sees,
+    KeepsLeasesToItself: checks.who_lost_the_lease_to_another_process_can_not_commit,
 }
 """The check that was written for each of them; others may notice it too."""
 
@@ -25,7 +38,7 @@ NOTICED_BY = {
 @pytest.mark.parametrize("broken", BROKEN)
 def test_is_noticed(broken: type[Broken], folder: Path) -> None:
     failed = []
-    for check in (*CHECKS, *DURABLE_CHECKS):
+    for check in checks_for(SQLITE):
         try:
             check(Place(SQLITE, folder / check.__name__, broken))
         except (AssertionError, StoreError, pytest.fail.Exception):

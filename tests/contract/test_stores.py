@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from contract.checks import CHECKS, DURABLE_CHECKS, Check
+from contract.checks import Check, checks_for
 from contract.places import KINDS, Kind, Place
 
-RUNS = [(kind, check) for kind in KINDS for check in (*CHECKS, *(DURABLE_CHECKS if kind.durable else ()))]
+RUNS = [(kind, check) for kind in KINDS for check in checks_for(kind)]
 
 
 @pytest.mark.parametrize(("kind", "check"), RUNS, ids=[f"{kind.name}-{check.__name__}" for kind, check in RUNS])
