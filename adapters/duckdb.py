@@ -147,7 +147,15 @@ class DuckDBStore(Pages):
         with self._troubles_named():
             if self._path.is_dir():
                 raise StoreError(f"{self._path} is a folder; name a file in it")
+            left = [
+                name for name in (f"{self._path.name}.wal", self._mark.path.name) if self._path.with_name(name).exists()
+            ]  # Asked first: whoever creates the store makes them last.
             if not self._path.exists():
+                if left:
+                    raise DamagedStore(
+                        f"{self._path} is missing, and what belongs to it is there. Put it back, or restore a copy; "
+                        f"to begin a new one, remove {' and '.join(left)}"
+                    )
                 self._create_file()
             try:
                 self._file = self._locked()
@@ -188,6 +196,9 @@ class DuckDBStore(Pages):
             """Another process was faster; its store is as good."""
         except FileNotFoundError as error:
             raise StoreBusy(f"another process creates {self._path} as well; try again") from error
+        except (OSError, duckdb.Error):
+            self._sweep()
+            raise
         draft.unlink(missing_ok=True)
 
     def _sweep(self) -> None:

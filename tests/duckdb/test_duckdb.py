@@ -502,6 +502,22 @@ def test_the_remedy_that_is_named_works(unclean: Path, lost: list[str]) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("lost", [[], [".wal"], [".mark"]])
+def test_what_is_left_of_a_missing_file_is_not_taken_for_that_of_a_new_one(unclean: Path, lost: list[str]) -> None:
+    unclean.unlink()
+    for suffix in lost:
+        beside(unclean, suffix).unlink()
+    left = [f"store{suffix}" for suffix in (".wal", ".mark") if suffix not in lost]
+    with pytest.raises(DamagedStore, match=f"Put it back.* remove {' and '.join(left)}$"):
+        DuckDBStore(str(unclean))
+    assert not unclean.exists()
+    for name in left:
+        unclean.with_name(name).unlink()
+    store = DuckDBStore(str(unclean))
+    assert store.workflows() == ()
+    store.close()
+
+
 def test_an_older_copy_beside_a_mark_is_told(tmp_path: Path) -> None:
     path = tmp_path / "store"
     store = DuckDBStore(str(path))
@@ -654,6 +670,18 @@ def test_what_a_killed_creation_left_is_swept_away(tmp_path: Path) -> None:
     (tmp_path / "store.new-1.wal").write_bytes(b"half")
     DuckDBStore(str(tmp_path / "store")).close()
     assert [p.name for p in tmp_path.iterdir()] == ["store"]
+
+
+def test_a_creation_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def full(point: str) -> None:
+        if point == "checkpoint draft: before":
+            assert len([*tmp_path.iterdir()]) == 2
+        if point == "create file: before":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(StoreFull):
+        DuckDBStore(str(tmp_path / "store"), reach=full)
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_of_two_that_create_at_once_one_is_told(tmp_path: Path) -> None:
