@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from glob import escape
-from heapq import heappop, heappush, merge
+from heapq import merge
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -50,6 +50,7 @@ from .duckdb_tables import EVENT_LIST, FOLD, MIGRATIONS, STORAGE, name_hash
 from .duckdb_undo import HEADER_BYTES, Undo
 from .mark import Mark, sync_folder
 from .pages import Pages, Value
+from .pending import Pending
 from .points import Reach, pass_by
 from .rows import (
     TRANSITION_COLUMNS,
@@ -94,8 +95,8 @@ class Live:
         self.changed: dict[Key, Event] = {}
         """Events that the journal holds, as they are now."""
         self.reserved = {event.key: event for event in reserved}
-        self.pending: dict[str, list[tuple[int, Key]]] = {}
-        """Per topic a heap of what changed to pending; what no longer is, is dropped when it comes to the top."""
+        self.pending: dict[str, Pending] = {}
+        """By topic, what of that is pending."""
         self.stored: dict[str, tuple[Event | None, Iterator[Event]]] = {}
         """Per topic the oldest pending event of the table, and those that follow it."""
 
@@ -103,17 +104,13 @@ class Live:
         self.head, self.version = change.head, change.version
         for event in change.events:
             self.changed[event.key] = event
+            self.pending.setdefault(event.key.topic, Pending()).put(event)
             self.reserved.pop(event.key, None)
             if event.status == "reserved":
                 self.reserved[event.key] = event
-            elif event.status == "pending":
-                heappush(self.pending.setdefault(event.key.topic, []), (event.seq, event.key))
 
-    def oldest_changed(self, topic: str) -> Event | None:
-        heap = self.pending.get(topic, [])
-        while heap and self.changed[heap[0][1]].status != "pending":
-            heappop(heap)
-        return self.changed[heap[0][1]] if heap else None
+    def pending_changed(self, topic: str, after_seq: int = 0) -> Iterator[Event]:
+        return (self.changed[key] for key in self.pending.get(topic, Pending()).after(after_seq))
 
 
 def by_seq(event: Event) -> int:
@@ -493,8 +490,8 @@ class DuckDBStore(Pages):
     # -- events and history
 
     def _oldest(self, live: Live, topic: str) -> Event | None:
-        both = (event for event in (self._oldest_stored(live, topic), live.oldest_changed(topic)) if event is not None)
-        return min(both, key=by_seq, default=None)
+        found = (self._oldest_stored(live, topic), next(live.pending_changed(topic), None))
+        return min((event for event in found if event is not None), key=by_seq, default=None)
 
     def _oldest_stored(self, live: Live, topic: str) -> Event | None:
         """The oldest pending event of the table that the journal does not change."""
@@ -516,9 +513,8 @@ class DuckDBStore(Pages):
 
     def peek(self, workflow: str, topic: str, limit: int, after_seq: int = 0) -> tuple[Event, ...]:
         live = self._of(workflow)
-        changed = (live.changed[key] for seq, key in sorted({*live.pending.get(topic, ())}) if seq > after_seq)
-        pending = (event for event in changed if event.status == "pending")
-        return tuple(islice(merge(pending, self._pending_stored(live, topic, after_seq), key=by_seq), limit))
+        both = live.pending_changed(topic, after_seq), self._pending_stored(live, topic, after_seq)
+        return tuple(islice(merge(*both, key=by_seq), limit))
 
     def _pending_stored(self, live: Live, topic: str, after_seq: int) -> Iterator[Event]:
         """The first one is in memory, so that whoever takes one after the other asks the table for nothing."""

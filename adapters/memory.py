@@ -1,7 +1,6 @@
 """A store in memory: for tests, for simulations, and as the shortest account of what a store does."""
 
 from collections.abc import Callable
-from heapq import heappop, heappush
 from itertools import islice
 
 from ..kernel.commands import Command
@@ -10,6 +9,7 @@ from ..kernel.ports import Change, Lease, Loaded, Transition
 from ..kernel.types import Event, Key, Mutation, Run, Session, State, new_workflow
 from ..kernel.window import named
 from .clock import ForwardClock, wall_clock_ms
+from .pending import Pending
 from .points import Reach, pass_by
 from .rows import next_lease, refusal, unknown
 
@@ -24,8 +24,8 @@ class Rows:
         """The id of the change that led to each version, from 1."""
         self.events: dict[Key, Event] = {}
         self.by_seq: list[Key] = []
-        self.pending: dict[str, list[tuple[int, Key]]] = {}
-        """Per topic a heap of what was pending once; what no longer is, is dropped when it comes to the top."""
+        self.pending: dict[str, Pending] = {}
+        """By topic."""
         self.reserved: dict[Key, None] = {}
         self.runs: list[tuple[int, Run]] = []
         self.mutations: list[tuple[int, Mutation]] = []
@@ -37,24 +37,15 @@ class Rows:
         if event.key not in self.events:
             self.by_seq.append(event.key)
         self.events[event.key] = event
+        self.pending.setdefault(event.key.topic, Pending()).put(event)
         self.reserved.pop(event.key, None)
-        if event.status == "pending":
-            heappush(self.pending.setdefault(event.key.topic, []), (event.seq, event.key))
-        elif event.status == "reserved":
+        if event.status == "reserved":
             self.reserved[event.key] = None
-
-    def oldest(self, topic: str) -> Event | None:
-        heap = self.pending.get(topic, [])
-        while heap and self.events[heap[0][1]].status != "pending":
-            heappop(heap)
-        return self.events[heap[0][1]] if heap else None
 
     def window(self, command: Command | None) -> tuple[Event, ...]:
         keys = dict(self.reserved)
-        for topic in self.pending:
-            first = self.oldest(topic)
-            if first is not None:
-                keys[first.key] = None
+        for pending in self.pending.values():
+            keys |= dict.fromkeys(islice(pending.after(0), 1))
         if command is not None:
             keys |= dict.fromkeys(key for key in named(self.head, command) if key in self.events)
         return tuple(sorted((self.events[key] for key in keys), key=lambda event: event.seq))
@@ -120,8 +111,8 @@ class MemoryStore:
 
     def peek(self, workflow: str, topic: str, limit: int, after_seq: int = 0) -> tuple[Event, ...]:
         rows = self._of(workflow)
-        found = (rows.events[key] for key in rows.by_seq if key.topic == topic)
-        return tuple(islice((e for e in found if e.status == "pending" and e.seq > after_seq), limit))
+        pending = rows.pending.get(topic, Pending())
+        return tuple(rows.events[key] for key in islice(pending.after(after_seq), limit))
 
     def get(self, workflow: str, key: Key) -> Event | None:
         return self._of(workflow).events.get(key)

@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable
-from copy import copy
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +120,7 @@ class Promising(MemoryStore):
 
     def commit(self, change: Change, lease: Lease | None = None) -> int:
         rows = self._of(change.workflow)
-        kept = {name: copy(value) for name, value in vars(rows).items()}
+        kept = deepcopy(vars(rows))
 
         def undo() -> None:
             vars(rows).update(kept)
