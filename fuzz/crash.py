@@ -104,8 +104,8 @@ class First(NamedTuple):
     trial: Trial
 
 
-def swept_in_process(workflow: Workflow, where: Ground, depth: int, until: float, seed: int) -> Swept:
-    """Every point, or pair of points, of one workflow; pairs until some time."""
+def swept_in_process(workflow: Workflow, where: Ground, depth: int, pair_seconds: float, seed: int) -> Swept:
+    """Every point, or pair of points, of one workflow; pairs for so long, or 0 for all of them."""
     began = time.monotonic()
     clean = simulated(workflow, where)
     failures = failures_of(clean, clean, ())
@@ -116,8 +116,9 @@ def swept_in_process(workflow: Workflow, where: Ground, depth: int, until: float
     if depth > 1 and not failures:
         all_pairs = sum(first.width * len(first.trial.points) for first in firsts)
         random.Random(seed).shuffle(firsts)
+        until = time.monotonic() + pair_seconds
         for first in firsts:
-            if until and time.monotonic() > until:
+            if pair_seconds and time.monotonic() > until:
                 break
             for point, trial in second_deaths(workflow, where, first):
                 failures += failures_of(clean, trial, (first.point, point))
@@ -272,8 +273,8 @@ class Pool:
 
     def __init__(self, where: Ground | files.Project, watch: Watch) -> None:
         self._watch = watch
-        self._cores = os.cpu_count() or 1
-        self._executor = ProcessPoolExecutor(self._cores, get_context("fork"), start_worker, (where,))
+        self.size = os.cpu_count() or 1
+        self._executor = ProcessPoolExecutor(self.size, get_context("fork"), start_worker, (where,))
 
     def each(
         self, function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], what: str, until: float = 0
@@ -283,7 +284,7 @@ class Pool:
         running: dict[Future[Result], tuple[Any, ...]] = {}
         while True:
             over = self._watch.stopped or (until and time.monotonic() > until)
-            for task in islice(queue, 0 if over else 2 * self._cores - len(running)):
+            for task in islice(queue, 0 if over else 2 * self.size - len(running)):
                 running[self._executor.submit(at_work, function, task[0], task[1:])] = task
             if not running:
                 return
@@ -340,8 +341,8 @@ def swept(workflows: list[Workflow], where: Ground, wanted: Wanted) -> tuple[lis
         try:
             if not wanted.in_process:
                 return swept_by_kills(workflows, wanted, pool), watch.stopped
-            until = time.monotonic() + wanted.seconds if wanted.seconds else 0.0
-            tasks = [(w, wanted.depth, until, wanted.seed) for w in workflows]
+            share = wanted.seconds * pool.size / len(workflows)
+            tasks = [(w, wanted.depth, share, wanted.seed) for w in workflows]
             found = {task[0].name: row for task, row in pool.each(swept_in_process, tasks, "workflows")}
             return [found.get(w.name, Swept(w.name, 0, 0, 0, 0, 0.0, (), False)) for w in workflows], watch.stopped
         finally:

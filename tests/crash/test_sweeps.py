@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from keepkernel.adapters.host import Grain
 from keepkernel.cli import app
-from keepkernel.fuzz.crash import Swept, Wanted, crash, swept_in_process
+from keepkernel.fuzz import crash as sweeps
+from keepkernel.fuzz.crash import Swept, Wanted, crash, sweep, swept_in_process
 from keepkernel.fuzz.lives import Way
 from keepkernel.fuzz.trials import NotReached, ground, killed, pictured, revived, simulated
 from keepkernel.fuzz.workflows import WORKFLOWS
@@ -47,7 +48,7 @@ def test_points_that_leave_the_same_files_are_one_trial_and_all_count(folder: Pa
     assert (result.pairs, result.all_pairs, result.trials) == (3_862, 3_862, 460)
 
 
-@pytest.mark.parametrize("scheme", ["sqlite", pytest.param("duckdb", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scheme", ["sqlite", "duckdb"])
 def test_killed_simulated_and_pictured_deaths_agree_point_by_point(scheme: str, folder: Path) -> None:
     workflow, where = WORKFLOWS["silent"], ground(scheme, folder, Way("fine"))
     clean = killed(workflow, where)
@@ -92,6 +93,14 @@ def test_a_sweep_with_kills_reports_a_row(folder: Path, capsys: pytest.CaptureFi
     assert row["trials"] == 1 + row["points"] + row["pairs"]
     assert 0 < row["pairs"] < row["all_pairs"]
     assert list(folder.iterdir()) == []
+
+
+def test_a_sample_has_pairs_of_every_workflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = ("no-call", "no-mutate", "empty")
+    monkeypatch.setattr(sweeps, "chosen", lambda name: [WORKFLOWS[n] for n in few])
+    rows = sweep(Wanted("memory:", depth=2, in_process=True, seconds=0.001))["workflows"]
+    assert [row["workflow"] for row in rows] == [*few]
+    assert all(0 < row["pairs"] < row["all_pairs"] for row in rows)
 
 
 def test_the_table_tells_what_was_tried() -> None:
