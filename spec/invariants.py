@@ -210,12 +210,11 @@ def phase_edges(step: Step) -> Rows:
 )
 def status_apart_from_phase(step: Step) -> Rows:
     run, last = step.before.run, last_form(step)
-    if run is None or last is None or run.status == last.status:
+    if run is None or last is None:
         return
-    if last.status == "committed":
-        if last.phase != "committed":
-            yield f"run {run.id} is committed in {last.phase}"
-    elif last.phase != run.phase:
+    if (last.status == "committed") != (last.phase == "committed"):
+        yield f"run {run.id} is {last.status} in {last.phase}"
+    elif last.status not in (run.status, "committed") and last.phase != run.phase:
         yield f"run {run.id}: {run.status}/{run.phase} to {last.status}/{last.phase}"
 
 
@@ -432,7 +431,8 @@ def events_never_lost(step: Step) -> Rows:
     ON_STEPS,
     "INV-013",
     "EVENT-010",
-    "title and payload of an event change only while it is pending, by a publish",
+    "title and payload of an event change only while it is pending, by a publish; who published it, and from what, "
+    "never changes",
     sometimes=lambda s: any(e.status == "reserved" and e.key in published(s.command) for e in s.before.events),
 )
 def content_fixed(step: Step) -> Rows:
@@ -441,6 +441,8 @@ def content_fixed(step: Step) -> Rows:
             was.status != "pending" or was.key not in published(step.command)
         ):
             yield f"event {was.key.id} ({was.status}) was rewritten"
+        if (was.created_by, was.causes) != (now.created_by, now.causes):
+            yield f"event {was.key.id} has another origin"
 
 
 @invariant(
@@ -699,19 +701,29 @@ def unresolved_is_not_repaired(step: Step) -> Rows:
     ON_STEPS,
     "INV-025",
     "RETRY-002",
-    "after an application the run leaves only by its commit, by a retry that knows all it knew, or abandoned",
+    "after an application or a skip the run keeps what it knows, and leaves only by its commit, by a retry that knows "
+    "all it knew, or abandoned",
     sometimes=lambda s: isinstance(s.command, c.CreateRetry) and isinstance(s.outcome, Accepted),
 )
 def next_runs_once(step: Step) -> Rows:
-    run = gone(step)
-    if run is None or side(step.before) != "AFTER":
+    run, last, new = step.before.run, last_form(step), started(step)
+    if run is None or not past_mutation(step):
         return
-    last, new = last_form(step), started(step)
-    if new is not None and not is_active(run):
+    if not gone(step):
+        if side(step.before) == "AFTER" and last is not None and known_to(last) != known_to(run):
+            yield f"run {run.id} does not know any more what it knew"
+    elif new is not None and not is_active(run):
         if new.retry_of != run.id or known_to(new) != known_to(run):
             yield f"run {new.id} takes over from {run.id} and does not know what it knew"
     elif last is None or not (last.status == "committed" or last.abandoned):
         yield f"run {run.id} left after its mutation, neither committed nor abandoned"
+
+
+def past_mutation(step: Step) -> bool:
+    """Whether `next` is owed: the run was AFTER its mutation, or its mutation is applied or skipped in this step."""
+    record = last_record(step)
+    settled = record is not None and (record.status == "applied" or record.resolved_by == "user_skip")
+    return settled or side(step.before) == "AFTER"
 
 
 def known_to(run: Run) -> tuple[object, ...]:
@@ -763,7 +775,7 @@ def commit_needs_ledger(step: Step) -> Rows:
     ON_STEPS,
     "INV-028",
     "COMMIT-004",
-    "a handler's state is what its last commit returned, and changes at no other time",
+    "a handler's state is what its last commit returned, and changes at no other time; handlers go by a deploy alone",
     sometimes=lambda s: isinstance(s.command, c.CommitConsumer) and s.command.state is not None,
 )
 def handler_state_at_commit(step: Step) -> Rows:
@@ -772,6 +784,8 @@ def handler_state_at_commit(step: Step) -> Rows:
     for name, row in rows_by_name(step.before).items():
         now = after.get(name)
         if now is None or now.declared.kind != row.declared.kind:
+            if not isinstance(command, c.Deploy):
+                yield f"handler {name} is gone"
             continue
         commits = returned is not None and last is not None and (last.status, last.handler) == ("committed", name)
         expected = returned if commits else row.state
@@ -1008,6 +1022,29 @@ def permitted_by_person(step: Step) -> Rows:
                 yield f"event {event.key.id} is skipped, and the request was not about it"
     if after.grants != before.grants and not isinstance(command, c.Grant):
         yield f"grants are changed by {type(command).__name__}"
+
+
+@invariant(
+    ON_STEPS,
+    "INV-042",
+    "RUN-009",
+    "a run is of the version deployed at its creation, and stays what it was created as; none is deployed under it",
+    sometimes=lambda s: started(s) is not None,
+)
+def run_stays_itself(step: Step) -> Rows:
+    new, run, last = started(step), step.before.run, last_form(step)
+    if new is not None and new.version != step.before.version:
+        yield f"run {new.id} is of version {new.version}, and {step.before.version} is deployed"
+    if run is None or last is None:
+        return
+    if created_as(last) != created_as(run):
+        yield f"run {run.id} was created as {created_as(run)}, now {created_as(last)}"
+    if is_active(run) and step.after.version != step.before.version:
+        yield f"version {step.after.version} is deployed under run {run.id}"
+
+
+def created_as(run: Run) -> tuple[object, ...]:
+    return run.handler, run.kind, run.session, run.version, run.retry_of, run.created_at
 
 
 # --- beside what really happened ---------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 import pytest
-from flow import TOOL
+from flow import FILE, POLL, TELL, TOOL, TOPICS
 
 from keepkernel import (
     Abandon,
@@ -14,6 +14,7 @@ from keepkernel import (
     Command,
     CreateRetry,
     CreateRun,
+    Deploy,
     DidntHappen,
     Emitting,
     EnterMaintenance,
@@ -47,7 +48,7 @@ from keepkernel.kernel.ledger import (
     require_landed,
     settled,
 )
-from keepkernel.kernel.people import enter_maintenance, reject, resume
+from keepkernel.kernel.people import deploy, enter_maintenance, reject, resume
 from keepkernel.kernel.runs import (
     accept,
     active_run,
@@ -254,6 +255,10 @@ def stopped_as_crashed(state: State, run: Run, status: Any, message: str) -> tup
 
 def rejected_is_approved(state: State, c: Any) -> Accepted:
     return altered(reject(state, c), approvals=(state.error.request,), events=state.events)
+
+
+def deployed_under_a_run(state: State, c: Any) -> Accepted:
+    return altered(deploy(state._replace(run=None), c), run=state.run)
 
 
 # --- the cases ---------------------------------------------------------------------------------------
@@ -547,5 +552,11 @@ CASES = (
         (*ASKED, Reject(NOW, digest(TOOL, "{}"))),
         "sheets.append is approved by Reject, and nobody was asked",
         witness=(*ASKED, Approve(NOW, digest(TOOL, "{}"))),
+    ),
+    Case(
+        pytest.mark.rule("INV-042", "RUN-009"),
+        (Swap(deploy, deployed_under_a_run),),
+        (*STARTED, Deploy(NOW, "v2", TOPICS, (FILE, TELL, POLL))),
+        "version v2 is deployed under run r1",
     ),
 )

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from flow import TOOL, done, mail
+from flow import FILE, POLL, TELL, TOOL, TOPICS, done, mail
 
 from keepkernel import (
     Accepted,
@@ -12,6 +12,7 @@ from keepkernel import (
     Command,
     CommitConsumer,
     CreateRun,
+    Deploy,
     Emitting,
     EnterMaintenance,
     LoseTrack,
@@ -35,12 +36,15 @@ from keepkernel.kernel.ledger import (
     lose_track,
     record_mutation,
     send_mutation,
+    skip_mutation,
 )
 from keepkernel.kernel.people import approve, block_workflow, pause, reject
 from keepkernel.kernel.runs import (
     accept,
     active_run,
+    commit_consumer,
     committed,
+    emitting,
     end_run,
     end_uncertain,
     live_run,
@@ -171,6 +175,40 @@ def every_end_is_repaired(state: State, c: Any) -> Accepted:
 def forget_pauses(before: State, command: Command, outcome: Outcome) -> State:
     """A runtime that loses an accepted command."""
     return before if isinstance(command, Pause) else what_was_accepted(before, command, outcome)
+
+
+def commit_moves_the_phase_alone(state: State, c: Any) -> Accepted:
+    return accept(state._replace(run=moved(active_run(state, c.run), "commit")), "COMMIT-001")
+
+
+def other_causes(state: State) -> State:
+    return state._replace(events=tuple(e._replace(causes=(Key("spam", "s1"),)) for e in consume(state).events))
+
+
+def emitting_without_result(state: State, c: Any) -> Accepted:
+    accepted = emitting(state, c)
+    return altered(accepted, run=accepted.state.run._replace(result=""))
+
+
+def skipped_is_over(state: State, c: Any) -> Accepted:
+    """There is nothing left to do, it seems, and `next` never hears of it."""
+    accepted = skip_mutation(state, c)
+    left = Retired(run=accepted.state.run, mutation=accepted.state.mutation)
+    return altered(accepted, run=None, mutation=None)._replace(retired=left)
+
+
+def commit_drops_handlers(state: State, run: Run, *rules: str) -> Accepted:
+    accepted = committed(state, run, *rules)
+    return altered(accepted, handlers=tuple(h for h in accepted.state.handlers if h.declared.name == run.handler))
+
+
+def retry_of_old_version(failed: Run, c: Any, version: str) -> Run:
+    return retry_of(failed, c, failed.version)
+
+
+def emitting_elsewhere(state: State, c: Any) -> Accepted:
+    accepted = emitting(state, c)
+    return altered(accepted, run=accepted.state.run._replace(created_at=0))
 
 
 # --- the cases ---------------------------------------------------------------------------------------
@@ -433,5 +471,48 @@ FURTHER = (
         (Swap(approve, approving_is_granting),),
         (*ASKED, Approve(NOW, digest(TOOL, "{}"))),
         "grants are changed by Approve",
+    ),
+    Case(
+        pytest.mark.rule("INV-002", "RUN-001"),
+        (Swap(commit_consumer, commit_moves_the_phase_alone),),
+        COMMITTED,
+        "run r1 is active in committed",
+    ),
+    Case(
+        pytest.mark.rule("INV-013", "EVENT-010"),
+        (Swap(consume, other_causes),),
+        COMMITTED,
+        "event m1 has another origin",
+    ),
+    Case(
+        pytest.mark.rule("INV-025", "RETRY-002"),
+        (Swap(emitting, emitting_without_result),),
+        EMITTING,
+        "run r1 does not know any more what it knew",
+    ),
+    Case(
+        pytest.mark.rule("INV-025", "RETRY-002"),
+        (Swap(skip_mutation, skipped_is_over),),
+        (*INDETERMINATE, SkipMutation(NOW, "r1")),
+        "run r1 left after its mutation, neither committed nor abandoned",
+    ),
+    Case(
+        pytest.mark.rule("INV-028", "COMMIT-004"),
+        (Swap(committed, commit_drops_handlers),),
+        COMMITTED,
+        "handler tell is gone; handler poll is gone",
+    ),
+    Case(
+        pytest.mark.rule("INV-042", "RUN-009"),
+        (Swap(retry_of, retry_of_old_version),),
+        (*AFTER, Deploy(NOW, "v2", TOPICS, (FILE, TELL, POLL)), *RETRY),
+        "run r2 is of version v1, and v2 is deployed",
+    ),
+    Case(
+        pytest.mark.rule("INV-042", "RUN-009"),
+        (Swap(emitting, emitting_elsewhere),),
+        EMITTING,
+        f"run r1 was created as ('file', 'consumer', 's1', 'v1', '', {NOW}), "
+        "now ('file', 'consumer', 's1', 'v1', '', 0)",
     ),
 )
