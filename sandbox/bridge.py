@@ -73,21 +73,23 @@ class LogLine(Strict):
     log: str
 
 
+class Broken(Strict):
+    failed: Literal["script", "limit", "bad_result"]
+    message: str
+    stack: str
+
+
 class Move(Strict):
     call: int
     operation: Literal["peek", "get", "publish", "tool", "time", "chance"]
     tool: str
     args: list[str]
+    broken: Broken | None = None
+    """Why its values are not fit to be sent."""
 
 
 class End(Strict):
     returned: str | None
-
-
-class Broken(Strict):
-    failed: Literal["script", "limit", "bad_result"]
-    message: str
-    stack: str
 
 
 class Frame(Strict):
@@ -194,6 +196,8 @@ def _judge(job: Job, frame: Frame, made: list[Operation], log: list[str]) -> dic
             return operation
         if job.function == "describe" or not allowed(job.function, operation, tuple(made)):
             return _forbidden(job, move, operation, made)
+        if move.broken is not None:
+            return failure(move.broken)
         try:
             asked[move.call] = Asked(operation, move.tool, tuple(border.loads(text) for text in move.args))
         except border.NotExact as error:

@@ -30,7 +30,11 @@
 
   // An error of the script that is found here: it points at the script's line that called `door`, never at ours.
   function blame(error, door) {
-    if (error instanceof AnyError) captureStackTrace(error, door);
+    try {
+      if (error instanceof AnyError) captureStackTrace(error, door);
+    } catch {
+      // It is frozen, or resists in another way, and keeps what it has.
+    }
     return error;
   }
 
@@ -96,27 +100,31 @@
     moves += moves === "" ? json : `,${json}`;
   }
 
-  function ask(operation, tool, given) {
+  // What is asked for is a move even when its values are not fit to be sent: it may be forbidden, and none is caught.
+  function door(operation, tool) {
+    return function call(...given) {
+      let args = "";
+      let broken = "";
+      try {
+        args = encodeAll(given);
+      } catch (error) {
+        broken = `,"broken":${told(blame(error, call), true)}`;
+      }
+      const id = (calls += 1);
+      move(`{"call":${id},"operation":"${operation}","tool":${stringify(tool)},"args":[${args}]${broken}}`);
+      return new Pledge((resolve) => {
+        if (operation === "publish" && publishes) resolve();
+        else waiting[id] = resolve;
+      });
+    };
+  }
+
+  function encodeAll(given) {
     let last = given.length;
     while (last > 0 && given[last - 1] === undefined) last -= 1;
     let args = "";
     for (let i = 0; i < last; i += 1) args += `${i ? "," : ""}${stringify(encode(given[i]) ?? "null")}`;
-    const id = (calls += 1);
-    move(`{"call":${id},"operation":"${operation}","tool":${stringify(tool)},"args":[${args}]}`);
-    return new Pledge((resolve) => {
-      if (operation === "publish" && publishes) resolve();
-      else waiting[id] = resolve;
-    });
-  }
-
-  function door(operation, tool) {
-    return function call(...given) {
-      try {
-        return ask(operation, tool, given);
-      } catch (error) {
-        throw blame(error, call);
-      }
-    };
+    return args;
   }
 
   function shown(value) {
@@ -249,19 +257,20 @@
     return error === null || overflow || error instanceof InternalError ? "limit" : "script";
   }
 
-  function told() {
+  // Why a call of the script, or the whole of it, failed. Only what it threw itself has a place that tells anything.
+  function told(error, traced) {
     let kind = "script";
     let message = "the script threw something that can not be shown";
     let stack = "";
     try {
-      kind = kindOf(failure);
-      if (failure instanceof AnyError) {
-        message = shown(failure);
-        if (ending === "threw") stack = text(failure.stack);
-      } else if (failure === null) {
+      kind = kindOf(error);
+      if (error instanceof AnyError) {
+        message = shown(error);
+        if (traced) stack = text(error.stack);
+      } else if (error === null) {
         message = "out of memory"; // The engine throws null when there is no memory left to make an error of.
       } else {
-        message = `the script threw ${shown(failure)}`;
+        message = `the script threw ${shown(error)}`;
       }
     } catch {
       // What was thrown resists; the message above says so.
@@ -271,7 +280,7 @@
 
   function end() {
     if (ending === "") return "null";
-    return ending === "returned" ? `{"returned":${stringify(result) ?? "null"}}` : told();
+    return ending === "returned" ? `{"returned":${stringify(result) ?? "null"}}` : told(failure, ending === "threw");
   }
 
   // From here on the script may have rewritten the language: no loops over lists, no spreading, no taking apart.

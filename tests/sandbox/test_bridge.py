@@ -104,6 +104,39 @@ def test_nothing_notices_the_mutation_or_a_forbidden_call(workers: Watched, way:
         assert ran.said.failure == "forbidden"
 
 
+UNFIT = {
+    "not a number": ("{n: NaN}", "bad_result"),
+    "an instance": ("new Map()", "bad_result"),
+    "a circle": ("circle", "script"),
+    "a getter that throws": ("{get n() { throw new Error('mine') }}", "script"),
+    "a getter that throws what can not be changed": ("{get n() { throw Object.freeze(new Error('mine')) }}", "script"),
+    "a getter that throws what resists": (
+        "{get n() { throw new Proxy({}, { getPrototypeOf() { throw 1 } }) }}",
+        "script",
+    ),
+    "too deep for the stack": ("deep", "limit"),
+    "too deep": ("deep64", "bad_result"),
+}
+
+
+@pytest.mark.rule("SCRIPT-003")
+@pytest.mark.parametrize("way", UNFIT)
+def test_a_call_with_unfit_values_can_not_be_caught_either(workers: Watched, way: str) -> None:
+    """Else a script would take its call for made, or go on after one that is forbidden."""
+    value, failure = UNFIT[way]
+    body = f"""
+        const circle = {{}}; circle.own = circle;
+        let deep = [], deep64 = [];
+        for (let i = 0; i < 64; i++) deep64 = [deep64];
+        for (let i = 0; i < 1e5; i++) deep = [deep];
+        try {{ await ctx.gmail.send({value}) }} catch {{ console.log('noticed') }} finally {{ console.log('noticed') }}
+    """
+    for function, expected in (("mutate", failure), ("prepare", "forbidden"), ("next", "forbidden")):
+        ran = run_body(workers, function, body)
+        assert isinstance(ran.said, Failed)
+        assert (ran.said.failure, ran.asked, ran.log) == (expected, [], [])
+
+
 @pytest.mark.rule("SCRIPT-003")
 def test_a_stack_trace_hands_out_no_function_of_the_bridge(workers: Watched) -> None:
     """With the bridge in its hands a script would answer its own calls, and hide the forbidden ones."""
