@@ -87,7 +87,9 @@ def live(file: Path, scheme: str, points: Points, life: int, grain: Grain) -> Tr
     clock = Clock(folder / "clock")
     clock.wait_until(clock.now + RESTART_MS)
     store = Place(scheme, folder).open(clock, points)
-    connections = Connections.from_config(file.parent / CONFIG, tell=lambda tool, text, key: None, reach=points)
+    connections = Connections.from_config(
+        file.parent / CONFIG, tell=lambda tool, text, key: None, reach=points, clock=clock
+    )  # fmt: skip
     workers = Workers()
     try:
         source, tools = file.read_text(), Tools(connections)

@@ -9,7 +9,6 @@ idempotency key that no script sees, and says by what it raises how much is cert
 """
 
 import socket
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
@@ -20,6 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 
 from ...kernel.failures import FailureClass
 from ...kernel.respond import AskAgain, DidNotHappen, NoMethod
+from ..clock import wall_clock_ms
 from ..points import Reach, pass_by
 
 NOT_FOUND: Final = (AskAgain, DidNotHappen, NoMethod)
@@ -38,8 +38,9 @@ class Call(NamedTuple):
     key: str
     """The idempotency key: the same for the call and for every look at it, and for no other call."""
     leave_by: float = float("inf")
-    """By `time.monotonic`; a request that leaves later may land when nobody expects it any more."""
+    """By `clock`; a request that leaves later may land when nobody expects it any more (POLICY-005)."""
     reach: Reach = pass_by
+    clock: Callable[[], int] = wall_clock_ms
 
     @property
     def name(self) -> str:
@@ -53,7 +54,7 @@ class Call(NamedTuple):
     def leaves(self) -> None:
         """To be called right before the step that can not be taken back."""
         self.reach("call: leaves")
-        if time.monotonic() > self.leave_by:
+        if self.clock() > self.leave_by:
             raise NotDone("timeout", "its time had passed before it could leave")
 
 

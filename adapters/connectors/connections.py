@@ -6,7 +6,6 @@ happened, and `Unknown` for every exception that nobody foresaw and for every ca
 
 import json
 import logging
-import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
@@ -22,6 +21,7 @@ from ...kernel.failures import classify
 from ...kernel.respond import Answer, AskAgain, Failed, Happened, NoMethod, Unknown
 from ...kernel.runs import permission
 from ...kernel.types import Reconcile, Send, State
+from ..clock import wall_clock_ms
 from ..points import Reach, pass_by
 from . import config
 from .base import NOT_FOUND, Call, Connector, Method, NotDone, Refused, Unclear
@@ -63,12 +63,14 @@ class Connections:
         secrets: Iterable[str] = (),
         tell: Tell = log,
         reach: Reach = pass_by,
+        clock: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self.connectors = dict(connectors)
         self.masked = Mask([*secrets, *declared_secrets(self.connectors.values())])
         """A text for display: every secret in it is covered."""
         self._tell = tell
         self._reach = reach
+        self._clock = clock
         self._tools = {
             f"{name}.{method}": (connector, declared)
             for name, connector in self.connectors.items()
@@ -77,10 +79,17 @@ class Connections:
         }
 
     @classmethod
-    def from_config(cls, path: str | Path, *, tell: Tell = log, reach: Reach = pass_by) -> "Connections":
+    def from_config(
+        cls,
+        path: str | Path,
+        *,
+        tell: Tell = log,
+        reach: Reach = pass_by,
+        clock: Callable[[], int] = wall_clock_ms,
+    ) -> "Connections":
         """The connectors that a TOML file configures; a `ConfigError` tells all that is wrong with it."""
         loaded = config.load(Path(path))
-        return cls(loaded.connectors, secrets=loaded.secrets, tell=tell, reach=reach)
+        return cls(loaded.connectors, secrets=loaded.secrets, tell=tell, reach=reach, clock=clock)
 
     def close(self) -> None:
         for connector in self.connectors.values():
@@ -153,8 +162,9 @@ class Connections:
             given = shaped(method, effect.params)
         except BadParams as error:
             return Failed("bad_result", self._words(f"{tool}: {error}; nothing was sent"), tool)
-        leave_by = time.monotonic() + connector.deadline_ms / 1_000
-        work = partial(method.function, connector, given, Call(effect.key, leave_by, self._reach))
+        # To connect may take long: the host's look at the clock was one before the call, this one is in it (HOST-002).
+        leave_by = min(effect.send_by, self._clock() + connector.deadline_ms)
+        work = partial(method.function, connector, given, Call(effect.key, leave_by, self._reach, self._clock))
         try:
             late = partial(self._late, tool, key)
             return Happened(self._result(method, within(connector.deadline_ms, work, late)))

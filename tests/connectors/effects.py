@@ -14,8 +14,11 @@ def granted(*tools: str) -> State:
     return new_workflow("demo")._replace(grants=tuple(Permission(tool, "always") for tool in tools))
 
 
-def send(connections: Connections, tool: str, params: Any, key: str = KEY) -> Answer:
-    return connections.send(Send("run-1", tool, json.dumps(params), key, 0))
+NEVER_TOO_LATE = 2**53
+
+
+def send(connections: Connections, tool: str, params: Any, key: str = KEY, send_by: int = NEVER_TOO_LATE) -> Answer:
+    return connections.send(Send("run-1", tool, json.dumps(params), key, send_by))
 
 
 def reconcile(connections: Connections, tool: str, params: Any, key: str = KEY) -> Answer:

@@ -65,7 +65,9 @@ class Puppet(Connector):
     @changes
     def jump(self, params: Params, call: Call) -> Result:
         """Jump, and nobody can look for it."""
-        return self.act()
+        self.act()
+        call.leaves()
+        return Result()
 
     @reads
     def look(self, params: Params) -> Result:
@@ -238,6 +240,22 @@ def test_a_call_that_is_late_does_not_leave() -> None:
     with pytest.raises(NotDone) as caught:
         Call("k", leave_by=0).leaves()
     assert caught.value.failure == "timeout"
+
+
+@pytest.mark.rule("HOST-002")
+@pytest.mark.parametrize(("takes_ms", "leaves"), [(20, True), (21, False)])
+def test_what_is_not_on_its_way_by_the_time_to_send_does_not_leave(act: Act, takes_ms: int, leaves: bool) -> None:
+    """A connection that takes long is made before the request leaves; it would land after `may_land_until`."""
+    time = [1_000]
+
+    def connect() -> None:
+        time[0] += takes_ms
+
+    act(connect)
+    it = alone(Puppet(), tell=Heard(), clock=lambda: time[0])
+    answer = send(it, "it.jump", {}, send_by=1_020)
+    assert isinstance(answer, Happened if leaves else Failed)
+    assert leaves or answer == Failed("timeout", "it.jump: its time had passed before it could leave", "it.jump")
 
 
 # --- reconcile -----------------------------------------------------------------------------------------
