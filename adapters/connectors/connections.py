@@ -27,7 +27,7 @@ from . import config
 from .base import NOT_FOUND, Call, Connector, Method, NotDone, Refused, Unclear
 from .secrets import Mask, declared_secrets
 
-MESSAGE_MAX: Final = 2_000
+MESSAGE_MAX: Final = 500
 
 Tell = Callable[[str, str, str], None]
 """Takes what a person may want to know of a call: its tool, the words, and the key of a change, empty for a read."""

@@ -403,7 +403,7 @@ class Repairs:
             except subprocess.TimeoutExpired:
                 os.killpg(command.pid, signal.SIGKILL)  # With all that it started, or that would write the file later.
                 return f"the repair command took more than {seconds} s"
-        said = errors.decode(errors="replace").strip()[-STDERR_MAX:]
+        said = self.runtime.connections.masked(errors.decode(errors="replace").strip())[-STDERR_MAX:]
         return f"the repair command ended with {command.returncode}: {said}" if command.returncode else ""
 
     def _take_up(self, name: str) -> str:

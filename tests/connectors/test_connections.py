@@ -327,7 +327,7 @@ def test_what_is_told_shows_no_secret_and_is_not_endless(act: Act, heard: Heard)
     assert "swordfish" not in heard[0]
     act(NotDone("refused", "x" * 10_000))
     failed = read(secretive, "it.look", {})
-    assert len(failed.message) < 2_100
+    assert len(failed.message) < 600
 
 
 def test_without_a_listener_it_is_logged(act: Act, caplog: pytest.LogCaptureFixture) -> None:

@@ -298,6 +298,16 @@ def test_a_target_that_echoes_a_secret(target: Target) -> None:
     assert (body["Authorization"], body["Short"]) == ("•••", "no")
 
 
+@pytest.mark.parametrize("before", [180, 190, 195, *range(440, 480, 5)])
+def test_a_long_answer_is_not_cut_in_the_middle_of_a_secret(target: Target, before: int) -> None:
+    target.behave = lambda request: request.answer(400, b"x" * before + b"Bearer swordfish")
+    it = connections(target, headers={"Authorization": "Bearer swordfish"})
+    answer = send(it, "it.post", PARAMS)
+    assert isinstance(answer, Failed)
+    assert "Bear" not in answer.message
+    assert len(answer.message) < 600
+
+
 # --- settings ------------------------------------------------------------------------------------------
 
 

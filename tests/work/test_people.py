@@ -354,6 +354,22 @@ def test_secrets_are_nowhere(project: Project, monkeypatch: pytest.MonkeyPatch) 
     assert [path for path in kept if secret.encode() in path.read_bytes()] == []
 
 
+def test_a_repair_that_tells_a_secret_does_not_bring_it_into_the_store(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the host's environment, and its last words are kept."""
+    monkeypatch.setenv("DESK_KEY", "hunter2-and-more")
+    project.config.write_text(
+        project.config.read_text() + '\n[connectors.shop]\nkind = "webhook"\nurl = "http://127.0.0.1:9/"\n'
+        'headers = {Authorization = {env = "DESK_KEY"}}\n'
+    )
+    project.publish("m1", {"broken": True})
+    ended = project.run(1, "--repair", "sh -c 'echo key $DESK_KEY >&2; exit 7'")
+    assert "ended with 7: key •••" in ended.stderr
+    kept = [path for path in project.folder.rglob("*") if path.is_file()]
+    assert [path for path in kept if b"hunter2" in path.read_bytes()] == []
+
+
 def test_pause_resume_skip_run_now(project: Project) -> None:
     project.publish("m1")
     project.keep("pause")
