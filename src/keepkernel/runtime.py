@@ -32,7 +32,7 @@ from .log import Log
 from .news import news as news_of
 from .office import Office
 from .sandbox.bridge import Tool
-from .sandbox.engine import Workers
+from .sandbox.engine import Limits, Workers
 from .sandbox.handlers import Scripts
 from .sandbox.loader import BadScript, Script, load
 from .settings import CONFIG, Place, Settings, Unusable, read_settings
@@ -197,9 +197,9 @@ def checked(source: str, file: str, tools: Collection[str], workers: Workers) ->
         raise Unusable(*(f"{file}: {problem}" for problem in bad.problems)) from None
 
 
-def checked_apart(source: str, file: str, tools: Collection[str]) -> Script:
+def checked_apart(source: str, file: str, tools: Collection[str], limits: Limits) -> Script:
     """The same with a worker that nobody else uses."""
-    with closing(Workers()) as workers:
+    with closing(Workers(limits)) as workers:
         return checked(source, file, tools, workers)
 
 
@@ -238,7 +238,7 @@ class Runtime:
         self.repair_command = wanted.repair or settings.host.repair
         self.connections = connections_of(wanted.config, self.tell_tool)
         self.tools = ToolsOf(self.connections)
-        self.workers = [Workers()]
+        self.workers = [Workers(settings.limits)]
         self.control: Control | None = None
         self._raw: Store | None = None
         try:
@@ -267,7 +267,8 @@ class Runtime:
         self.people = People(self.store)
         self.archive = Archive(self.store, self.people)
         files = {one.script.name: one for one in self.given}
-        self.workers += [Workers() for _ in self.given[1:]]  # Each thread has its own, and nobody waits for another's.
+        # Each thread has its own, and nobody waits for another's.
+        self.workers += [Workers(self.settings.limits) for _ in self.given[1:]]
         self.hosts = {one.script.name: self._host(one, own) for one, own in zip(self.given, self.workers, strict=True)}
         self.service = Service(self.hosts, self.people.submit, self.tell)
         for name, one in files.items():
@@ -331,7 +332,7 @@ class Runtime:
         return self.service.submit(workflow, command, PATIENCE_S)
 
     def _deploy(self, source: str, file: str) -> Document:
-        script = checked_apart(source, file, self.tools.catalogue())
+        script = checked_apart(source, file, self.tools.catalogue(), self.settings.limits)
         return self.archive.deploy(self._submit, script, file, self.settings.policy(script.name))
 
     # -- what is told
@@ -410,7 +411,8 @@ class Repairs:
         """Deploy the file as it is now; one that was left as it was gets another try (WORK-005)."""
         try:
             source = self.one.path.read_text(encoding="utf-8")
-            script = checked_apart(source, str(self.one.path), self.runtime.tools.catalogue())
+            tools, limits = self.runtime.tools.catalogue(), self.runtime.settings.limits
+            script = checked_apart(source, str(self.one.path), tools, limits)
         except (OSError, UnicodeDecodeError, Unusable) as error:
             return f"the file can not be used: {error}"
         if script.name != name:
@@ -452,9 +454,10 @@ def office_on(place: Place, config: Path | None = None) -> Iterator[Office]:
 
     def deploy_here(source: str, file: str) -> Document:
         path = config or Path(file).absolute().parent / CONFIG
+        settings = read_settings(path)
         with connections_of(path, lambda tool, text, key: None) as connections:
-            script = checked_apart(source, file, connections.catalogue())
-        return Archive(store, people).deploy(people.submit, script, file, read_settings(path).policy(script.name))
+            script = checked_apart(source, file, connections.catalogue(), settings.limits)
+        return Archive(store, people).deploy(people.submit, script, file, settings.policy(script.name))
 
     try:
         yield Office(store, people.submit, deploy_here, place.log)

@@ -3,6 +3,7 @@
 [host]
 store = "sqlite:reports.db"        # instead of .keep/store.duckdb
 repair = "./mend"                  # called when a script fails
+limits = {memory_bytes = 134217728}  # what one call of a script may use
 
 [workflows.mail-to-reports]
 grant = ["inbox.list", "reports.insert"]
@@ -12,7 +13,7 @@ policy = {backoff_base_ms = 1000}  # taken when the workflow is created
 
 import os
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
@@ -22,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from .adapters.control import private_folder, socket_of
 from .kernel.policy import Policy
 from .kernel.types import GrantMode
+from .sandbox.engine import Limits
 
 CONFIG: Final = "keepkernel.toml"
 FOLDER: Final = ".keep"
@@ -45,6 +47,7 @@ class HostSettings(Strict):
     store: str = ""
     repair: str = ""
     repair_seconds: Annotated[int, Field(gt=0, le=86_400)] = 600
+    limits: dict[str, Annotated[int, Field(gt=0, lt=2**31)]] = {}
 
 
 class WorkflowSettings(Strict):
@@ -66,6 +69,10 @@ class Settings(Strict):
     def of(self, workflow: str) -> WorkflowSettings:
         return self.workflows.get(workflow, WorkflowSettings())
 
+    @property
+    def limits(self) -> Limits:
+        return Limits(**self.host.limits)
+
     def policy(self, workflow: str) -> Policy:
         return Policy(**self.of(workflow).policy)
 
@@ -83,12 +90,18 @@ def read_settings(path: Path) -> Settings:
     except ValidationError as error:
         told = (f"{path}: {'.'.join(map(str, e['loc']))}: {e['msg'].lower()}; mend it" for e in error.errors())
         raise Unusable(*told) from None
-    known = set(Policy._fields)
-    wrong = [(name, word) for name, of in settings.workflows.items() for word in of.policy if word not in known]
+    wrong = [*unknown("host.limits", settings.host.limits, Limits._fields)]
+    for name, of in settings.workflows.items():
+        wrong += unknown(f"workflows.{name}.policy", of.policy, Policy._fields)
     if wrong:
-        numbers = ", ".join(sorted(known))
-        raise Unusable(*(f"{path}: workflows.{n}.policy has no {w}; numbers are {numbers}" for n, w in wrong))
+        raise Unusable(*(f"{path}: {problem}" for problem in wrong))
     return settings
+
+
+def unknown(where: str, given: Iterable[str], known: Collection[str]) -> Iterator[str]:
+    for word in given:
+        if word not in known:
+            yield f"{where} has no {word}; numbers are {', '.join(sorted(known))}"
 
 
 class Place(NamedTuple):

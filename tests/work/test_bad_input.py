@@ -132,6 +132,8 @@ def test_a_bad_script_is_told_whole_with_places(project: Project) -> None:
     [
         ("[host]\nstor = 'x'", "host.stor: extra inputs are not permitted"),
         ("[workflows.w]\npolicy = {patience = 1}", "workflows.w.policy has no patience; numbers are"),
+        ("[host]\nlimits = {patience = 1}", "host.limits has no patience; numbers are"),
+        ("[host]\nlimits = {memory_bytes = 0}", "host.limits.memory_bytes: input should be greater than 0"),
         ("[workflows.desk-work]\ngrant = ['a.b']", "workflows.desk-work grants a.b, which no connector provides"),
         ("[connectors.desk]\nkind = 'nothing'", "there is no kind nothing"),
         ("= 1", "not TOML"),
@@ -143,6 +145,12 @@ def test_bad_settings_are_told(project: Project, text: str, told: str) -> None:
         "export default Keep.workflow({name: 'desk-work', topics: {}, producers: {p: async () => {}}})"
     )
     assert told in project.keep("run", "workflow.js", "--until-idle", code=2).stderr
+
+
+@pytest.mark.parametrize("words", [("run", "workflow.js"), ("deploy", "workflow.js")])
+def test_the_limits_of_scripts_are_settings(project: Project, words: tuple[str, ...]) -> None:
+    project.config.write_text(project.config.read_text().replace("[host]", "[host]\nlimits = {frame_bytes = 10}"))
+    assert "bytes of output; 10 are allowed" in project.keep(*words, code=2).stderr
 
 
 def test_titles_of_scripts_do_not_move_the_cursor(project: Project) -> None:
