@@ -34,6 +34,13 @@ class Place(NamedTuple):
     column: int
 
 
+class Context(NamedTuple):
+    """What a function calls its context, and parts that it took out of it, by the names that it gave them."""
+
+    name: str
+    parts: dict[str, str]
+
+
 class Use(NamedTuple):
     """A use of `ctx`: `ctx.name` that is called, or `ctx.name.method`."""
 
@@ -94,8 +101,9 @@ class Outline:
         for function in _walk(self.root):
             if function.type not in FUNCTIONS:
                 continue
-            ctx = _first_parameter(function)
-            if ctx is not None and (ctx == "ctx" or function.id in handlers):
+            first = _first_parameter(function)
+            if function.id in handlers or (first is not None and _text(first) == "ctx"):
+                ctx = _context(function)
                 found |= {node.id: use for node in _walk(function) if (use := _use(node, ctx)) is not None}
         return sorted(found.values(), key=lambda use: use.place)
 
@@ -113,7 +121,7 @@ class Outline:
         """Statements of a mutate that stand behind a call of a tool, and so never run (SCRIPT-003)."""
         found = []
         for name, function in self.functions():
-            ctx = _first_parameter(function) or ""
+            ctx = _context(function)
             for node in _walk(function) if name.endswith(".mutate") else ():
                 use = _use(node, ctx)
                 call = node.parent if use is not None and use.method else None
@@ -217,29 +225,59 @@ def _plain_text(node: Node | None) -> str | None:
     return "".join(map(_text, node.named_children))
 
 
-def _first_parameter(function: Node) -> str | None:
+def _first_parameter(function: Node) -> Node | None:
     single = function.child_by_field_name("parameter")
     listed = function.child_by_field_name("parameters")
-    first = single if single is not None else next(iter(listed.named_children), None) if listed is not None else None
-    return _text(first) if first is not None and first.type == "identifier" else None
+    return single if single is not None else next(iter(listed.named_children), None) if listed is not None else None
 
 
-def _use(node: Node, ctx: str) -> Use | None:
+def _context(function: Node) -> Context:
+    """What the first parameter is called, or is taken apart into, there or in the function."""
+    first = _first_parameter(function)
+    if first is None or first.type not in ("identifier", "object_pattern"):
+        return Context("", {})
+    name = _text(first) if first.type == "identifier" else ""
+    patterns = [first]
+    for node in _walk(function) if name else ():
+        if node.type == "variable_declarator" and _text(node.child_by_field_name("value")) == name:
+            patterns += [part for part in [node.child_by_field_name("name")] if part is not None]
+    taken = (_taken(member) for pattern in patterns for member in pattern.named_children)
+    return Context(name, {given: part for given, part in taken if given})
+
+
+def _taken(member: Node) -> tuple[str, str]:
+    """A member of `{part, part: given}` as (given, part); of everything else (empty, empty)."""
+    if member.type == "shorthand_property_identifier_pattern":
+        return _text(member), _text(member)
+    given = member.child_by_field_name("value")
+    if member.type == "pair_pattern" and given is not None and given.type == "identifier":
+        return _text(given), _key(member) or ""
+    return "", ""
+
+
+def _use(node: Node, ctx: Context) -> Use | None:
+    if node.type == "identifier" and _text(node) in ctx.parts:
+        return _call(node, ctx.parts[_text(node)])
     if node.type != "member_expression":
         return None
     owner, method = node.child_by_field_name("object"), _text(node.child_by_field_name("property"))
     if owner is None:
         return None
-    if owner.type == "member_expression" and _text(owner.child_by_field_name("object")) == ctx:
+    if owner.type == "member_expression" and ctx.name and _text(owner.child_by_field_name("object")) == ctx.name:
         return Use(_text(owner.child_by_field_name("property")), method, None, _place(node))
+    if owner.type == "identifier" and _text(owner) in ctx.parts:
+        return Use(ctx.parts[_text(owner)], method, None, _place(node))
+    return _call(node, method) if _text(owner) == ctx.name else None
+
+
+def _call(node: Node, name: str) -> Use | None:
+    """A part of the context, where it is called."""
     parent = node.parent
-    if _text(owner) != ctx or parent is None or parent.type != "call_expression":
-        return None
-    if parent.child_by_field_name("function") != node:
+    if parent is None or parent.type != "call_expression" or parent.child_by_field_name("function") != node:
         return None
     arguments = parent.child_by_field_name("arguments")
     first = next(iter(arguments.named_children), None) if arguments is not None else None
-    return Use(method, "", _plain_text(first), _place(node))
+    return Use(name, "", _plain_text(first), _place(node))
 
 
 def _statement_after(call: Node) -> Node | None:

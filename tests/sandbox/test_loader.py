@@ -122,6 +122,29 @@ def test_all_that_is_wrong_is_told_at_once_with_its_place_and_a_remedy(workers: 
     ]
 
 
+def test_a_context_that_is_taken_apart_is_looked_through_as_well(workers: Watched) -> None:
+    source = """export default Keep.workflow({
+  name: "w",
+  topics: { mail: {} },
+  producers: {
+    async poll({ gmail, publish: say }) { await say("mial", {}); await gmail.serch({}); },
+  },
+  consumers: {
+    file: {
+      subscribe: ["mail"],
+      async prepare(ctx) { const { peek, gmail: g } = ctx; await peek("mail"); await g.search({}); g.nothing(); },
+      async mutate({ gmail }, { data }) { await gmail.send(data); data.later(); },
+    },
+  },
+});"""
+    assert [(here(source, place), message) for place, message, _ in problems(workers, source)] == [
+        ('say("mial"', "topic mial is not declared"),
+        ("gmail.serc", "no connector provides gmail.serch"),
+        ("g.nothing(", "no connector provides gmail.nothing"),
+        ("data.later", "nothing behind the mutation call ever runs (SCRIPT-003)"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("source", "place", "message"),
     [
