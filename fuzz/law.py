@@ -111,7 +111,12 @@ def differences(actual: State, meant: State) -> tuple[str, ...]:
 
 def plan_departures(state: State, now: int, fresh: str) -> tuple[str, ...]:
     """Where the kernel wants something else to happen next than the law does: recovery, background, scheduler."""
-    asked = {
+    nobodys = state._replace(run=None)  # No state has orphans; without its run, all that it holds are some.
+    asked: dict[str, tuple[tuple[object, ...], tuple[object, ...]]] = {
+        "the look for orphans": (
+            kernel_recovery.orphans(nobodys),
+            tuple(e for e in state.events if e.status == "reserved"),
+        ),
         "recovery": (kernel_recovery.recover(state, now), recovery(state, now)),
         "the background": ((schedule.upkeep(state, now),), (owed(state, now),)),
         "the scheduler": ((schedule.schedule(state, now, fresh),), (planned(state, now, fresh),)),

@@ -23,6 +23,7 @@ from .choices import Choices
 from .kernel import IDLE, Hand, KernelLife
 from .life import Broken, Coverage, accepted, hold_to_invariants, hold_to_law, shown
 from .places import ALL, FAST_STORES, new_place
+from .plans import WORKFLOW
 from .sandboxed import Sandboxed
 from .store import Account
 
@@ -104,7 +105,7 @@ class HostLife(KernelLife):
         self.place = self.places.enter_context(new_place(self.choices, self.url, FAST_STORES))
         self.store: Store = self.place.open(self.tick, self.reach)
         self.places.callback(self.drop)
-        self.store.create("w", self.plan.policy)
+        self.store.create(WORKFLOW, self.plan.policy)
         self.host = self.new_host()
         super().start()
         self.begun = True
@@ -225,13 +226,13 @@ class HostLife(KernelLife):
         """One turn of the host, which it may not survive."""
         try:
             if not self.started:
-                self.started = self.host.start("w")
+                self.started = self.host.start(WORKFLOW)
                 if not self.started:
                     self.tell("host", "waits for the lease of another")
                     self.pass_to(self.now + LEASE_MS)
                     return
                 self.tell("host", "has started")
-            rest = self.host.turn("w")
+            rest = self.host.turn(WORKFLOW)
             self.restless = rest is None
             if rest is not None and not self.plan.has("race"):  # Nobody can have come between.
                 self.check_rest(rest)
@@ -263,7 +264,7 @@ class HostLife(KernelLife):
         before = self.own.version
         outcome: Outcome
         try:
-            said = self.host.submit("w", at_once(command), leased=False)
+            said = self.host.submit(WORKFLOW, at_once(command), leased=False)
             assert said is not None
             outcome, command = said.outcome, said.command
         except SimulatedCrash:
@@ -297,7 +298,7 @@ class HostLife(KernelLife):
         if run is None or run.id != effect.run or row is None or run.status != "active":
             self.note(Broken("HOST", f"{effect.function} is called for {effect.run}, which is not at work"))
             return Failed("host", "the run is gone")
-        pending = [e for topic in row.subscribes for e in self.store.peek("w", topic, 100)]
+        pending = [e for topic in row.subscribes for e in self.store.peek(WORKFLOW, topic, 100)]
         answer = self.script.answer(effect, row, run, sorted(pending, key=lambda event: event.seq), self.now)
         if self.in_sandbox:
             answer = self.sandboxed(state, effect, row, answer, pending)
@@ -353,7 +354,7 @@ class HostLife(KernelLife):
     def judge(self) -> None:
         """Step what is new in the journal through the kernel again, and look at all that the store shows."""
         own = self.own
-        for transition in self.store.transitions("w", own.version, PAGE):
+        for transition in self.store.transitions(WORKFLOW, own.version, PAGE):
             before, command = own.state, transition.command
             outcome = step(before, command)
             if accepted(outcome) is None or transition.version != own.version + 1:
@@ -373,9 +374,9 @@ class HostLife(KernelLife):
             hold_to_invariants(before, command, outcome, own.state, self.world.ghost())
             hold_to_law(before, command, outcome)
         self.state = own.state
-        loaded = self.store.load("w")
+        loaded = self.store.load(WORKFLOW)
         rows = differences(loaded.state._replace(events=()), own.state._replace(events=()))
-        if rows or self.store.events("w", 0, PAGE) != tuple(own.events):
+        if rows or self.store.events(WORKFLOW, 0, PAGE) != tuple(own.events):
             raise Broken("HOST", "the store holds another state than its journal tells", tuple(rows))
         if self.trouble is not None:
             raise self.trouble

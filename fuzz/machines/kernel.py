@@ -17,7 +17,7 @@ from ...kernel.types import Accepted, CallHandler, Effect, Key, Outcome, Reconci
 from .. import duty, law
 from .choices import Choices, recorded
 from .life import Broken, Coverage, Life, hold_to_invariants, hold_to_law, shown
-from .plans import draw_plan, publication
+from .plans import WORKFLOW, draw_plan, publication
 from .rules import MOST_EVENTS, ON_CALLS, Script, Target, answers_of_people, anything, clicks_of_people, deploy, is_true
 from .world import World
 
@@ -57,7 +57,7 @@ class KernelLife(Life):
         self.declined: set[str] = set()
         """Consumers whose last prepare left all that was pending, and asked for no other look."""
         self.ids = 0
-        self.state = new_workflow("w", self.plan.policy)
+        self.state = new_workflow(WORKFLOW, self.plan.policy)
 
     def start(self) -> None:
         plan, now = self.plan, self.now

@@ -37,7 +37,7 @@ FAULTS: Final[dict[str, str]] = {
 THEMES: Final[tuple[tuple[str, ...], ...]] = (
     (),
     ("silent", "late", "shrug", "people"),
-    ("silent", "anyone"),
+    ("silent", "void", "anyone"),
     ("refuse", "anyone", "stall"),
     ("fail", "people", "redeploy"),
     ("crash", "stall", "late"),
@@ -45,11 +45,14 @@ THEMES: Final[tuple[tuple[str, ...], ...]] = (
 )
 """Faults that have to do with each other; each life has one theme beside what else it has."""
 
+WORKFLOW: Final = "w/1%2F"
+"""The name of every life's workflow; it has what must be escaped where names are put together."""
 TOOLS: Final = ("sheets.append", "mail.send")
 ODD_TEXTS: Final = (
     '"ü\\u0000\\ud83c\\udf88"',
     '{"a":[1,2.5,null]}',
-    '"' + "x" * 40 + '"',
+    '"' + "x" * 30 + '"',  # As long as a text may be,
+    '"' + "x" * 31 + '"',  # and one more.
     "12345678901234567890",
     '"%/\\n"',
 )
@@ -147,7 +150,7 @@ def draw_policy(choices: Choices, faults: frozenset[str]) -> Policy:
         session_runs=choices.of((4, 1, 2, 100)),
         peek_default=choices.of((100, 1)),
         peek_max=choices.of((1_000, 2)),
-        json_max_chars=32 if "odd" in faults else 1_000_000,
+        json_max_chars=len(ODD_TEXTS[2]) if "odd" in faults else 1_000_000,
     )
 
 

@@ -164,6 +164,8 @@ def answers_of_people(plan: Plan, state: State, now: int, world: World) -> Itera
             yield "says truly that it happened", c.AssertApplied(now, run.id)
         elif now >= record.may_land_until:
             yield "says truly that it did not happen", c.DidntHappen(now, run.id)
+        if record.reconcilable:
+            yield "lets it be asked once more", c.TryAgain(now, run.id)
     if error is not None:
         if error.request is not None:
             yield "approves", c.Approve(now, error.request.digest)
@@ -208,16 +210,17 @@ def clicks_of_people(plan: Plan, state: State, now: int, world: World) -> Iterat
     if plan.has("redeploy"):
         yield "deploys less", deploy(plan, now, less=True)
         yield "deploys everything", deploy(plan, now)
-        yield "deploys other schedules", rescheduled(plan, now)
+        yield from (("deploys other schedules", rescheduled(plan, now, cron)) for cron in ("", "7 4 * * *"))
 
 
 def deploy(plan: Plan, now: int, *, less: bool = False) -> c.Deploy:
     return c.Deploy(now, "less" if less else "v1", plan.topics, plan.handlers[1:] if less else plan.handlers)
 
 
-def rescheduled(plan: Plan, now: int) -> c.Deploy:
-    """Every producer has another interval, and the last handler is of the other kind."""
-    handlers = [h._replace(interval_ms=77, cron="") if h.kind == "producer" else h for h in plan.handlers]
+def rescheduled(plan: Plan, now: int, cron: str = "") -> c.Deploy:
+    """Every producer has another schedule, and the last handler is of the other kind."""
+    other_ms = 0 if cron else 77
+    handlers = [h._replace(interval_ms=other_ms, cron=cron) if h.kind == "producer" else h for h in plan.handlers]
     if len(handlers) > 1:
         last = handlers[-1]
         other = Declaration(last.name, "producer", interval_ms=50)
@@ -265,6 +268,8 @@ def fitting_kinds(state: State) -> Iterator[tuple[type[c.Command], ...]]:
         yield REPORTS
     if state.mutation is not None:
         yield ON_CALLS
+        if state.run is not None and state.run.status == "active":
+            yield (c.EndRun,)  # Where a run ends beside its call, most is at stake.
     if state.run is None or state.run.status != "active":
         yield STARTS
 
@@ -322,7 +327,7 @@ def field(plan: Plan, choices: Choices, name: str, hint: Any, state: State, now:
         case "tool":
             return choices.of((*TOOLS, ""))
         case "data" | "params" | "result" | "state" | "message" | "title":
-            return choices.of(("1", "2", ODD_TEXTS[2]))
+            return choices.of(("1", "2", *ODD_TEXTS[2:4]))
         case "version" | "topics" | "handlers":
             raise AssertionError("a deployment is drawn as a whole")
     if hint is bool:

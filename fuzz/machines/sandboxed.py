@@ -22,7 +22,7 @@ from ...sandbox.engine import Workers
 from ...sandbox.handlers import Events, Scripts
 from .choices import Choices
 from .life import Broken, alarm
-from .plans import TOOLS, Plan
+from .plans import TOOLS, WORKFLOW, Plan
 
 READ: Final = "mail.read"
 MAY: Final[dict[Function, str]] = {
@@ -164,7 +164,7 @@ class Sandboxed:
         most = min(limit or self.plan.policy.peek_default, self.plan.policy.peek_max)
         known = self.plan.roots[: self.plan.policy.peek_max - 1] if topic == js(self.plan.topics[0]) else ()
         ids = [*(key.id for key in known), "nobody"]
-        found = [seen(e) for key in known if (e := self.events.get("w", key)) is not None]
+        found = [seen(e) for key in known if (e := self.events.get(WORKFLOW, key)) is not None]
         peek = (
             f"const [peeked, got] = await Promise.all([ctx.peek({topic}{options}), ctx.getByIds({topic}, {js(ids)})]);"
             f"given('peek', peeked, [{', '.join(of_topic[:most])}]); given('events', got, [{', '.join(found)}]);"

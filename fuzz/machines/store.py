@@ -23,7 +23,7 @@ from .choices import Choices
 from .kernel import KernelLife
 from .life import Broken, Coverage, shown
 from .places import ALL, new_place
-from .plans import publication
+from .plans import WORKFLOW, publication
 
 T = TypeVar("T")
 NOBODY: Final = Lease("", "", 0, 0)
@@ -86,7 +86,7 @@ class StoreLife(KernelLife):
         self.place = self.places.enter_context(new_place(self.choices, self.url))
         self.store: Store = self.place.open(self.tick, self.reach)
         self.places.callback(self.drop)
-        for name, its in (("w", self.plan.policy), (NEIGHBOUR, Policy())):
+        for name, its in ((WORKFLOW, self.plan.policy), (NEIGHBOUR, Policy())):
             if not self.store.create(name, its) or self.store.create(name, its):
                 raise Broken("STORE", f"{name} is made once, the first time")
         self.neighbour(c.Deploy(self.now, "v1", self.plan.topics, self.plan.handlers))
@@ -151,7 +151,7 @@ class StoreLife(KernelLife):
         self.clock = max(self.clock, self.now)
         outcome = super().ask(command)
         if not self.gathered:
-            loaded = self.store.load("w", command)
+            loaded = self.store.load(WORKFLOW, command)
             self.check_loaded(loaded, self.own, command)
             self.check_alike(outcome, step(loaded.state, command), command)
         else:
@@ -179,7 +179,7 @@ class StoreLife(KernelLife):
         self.write(change, self.own, steps)
 
     def write(self, change: Change, account: Account, steps: list[tuple[c.Command, Accepted]]) -> None:
-        lease = self.lease if self.lease.host and change.workflow == "w" else None
+        lease = self.lease if self.lease.host and change.workflow == WORKFLOW else None
         version = self.surviving(lambda: self.store.commit(change, lease), 10 if self.plan.has("crash") else 3)
         if version is None:
             held = self.store.load(change.workflow).version
@@ -272,7 +272,7 @@ class StoreLife(KernelLife):
 
     def commit_too_late(self) -> None:
         """A change that was computed on what is no longer so."""
-        own = [change for change in self.changes if change.workflow == "w"]
+        own = [change for change in self.changes if change.workflow == WORKFLOW]
         if own:
             change = self.choices.of((*own[-4:], *self.rival()))._replace(id=self.fresh())
             self.tell("host", f"commits a change on version {change.base}, which is over")
@@ -311,7 +311,7 @@ class StoreLife(KernelLife):
             self.clock = max(self.clock, held.expires_at - self.choices.of((0, 1)))
         now, ttl = self.store.now(), self.choices.of((100, 1_000))
         over = not held.host or now >= held.expires_at
-        given = self.store.lease("w", host, ttl)
+        given = self.store.lease(WORKFLOW, host, ttl)
         self.tell(host, f"asks for the lease: {given}")
         if host != held.host and not over:
             if given is not None:
@@ -339,7 +339,7 @@ class StoreLife(KernelLife):
     def commit_without_right(self) -> None:
         old = self.choices.of(self.old_leases)
         command = c.Grant(self.now, "mail.send")
-        loaded = self.store.load("w", command)
+        loaded = self.store.load(WORKFLOW, command)
         accepted = step(loaded.state, command)
         if old.token != self.lease.token and isinstance(accepted, Accepted):
             change = change_of(self.fresh(), loaded, (command, accepted))
@@ -356,7 +356,7 @@ class StoreLife(KernelLife):
         self.check(self.own)
         self.check(self.other)
         self.refused(UnknownWorkflow, lambda: self.store.load("nobody"))
-        if self.store.workflows() != tuple(sorted(("w", NEIGHBOUR))):
+        if self.store.workflows() != tuple(sorted((WORKFLOW, NEIGHBOUR))):
             raise Broken("STORE", f"it lists {self.store.workflows()}")
 
     # -- comparing
