@@ -240,14 +240,21 @@ class HostLife(KernelLife):
             self.die()
         except LeaseLost:
             self.tell("host", "finds that another drives, and stops")
-            self.host = self.new_host()
+            self.start_again()
         except Disconnected:
             self.tell("host", "has lost its store, and is started again")
-            if self.nested:  # The one that sleeps still has it open.
-                self.host = self.new_host()
+            if self.nested or self.choices.chance(50):  # The one that sleeps still has it open.
+                self.start_again()
             else:
                 self.die()
         self.judge()
+
+    def start_again(self) -> None:
+        """Another host; or the same, as a service does it whose process goes on."""
+        if self.choices.chance(50):
+            self.host = self.new_host()
+        self.started = False
+        self.restless = True
 
     def check_rest(self, rest: Wait | Idle) -> None:
         """It rests when there is nothing to do, and not for longer."""
@@ -283,8 +290,11 @@ class HostLife(KernelLife):
         there = any(duty.alike(transition.command, command) for transition in self.own.transitions[before:])
         if isinstance(outcome, Accepted) and not there:
             raise Broken("HOST", f"{shown(command)} was accepted, and is not in the journal")
-        refused = isinstance(outcome, Rejected) and bool(outcome.reason) and not self.plan.has("race")
-        if refused and there and not isinstance(command, HELD_BACK):  # What was held back was said before.
+        refused = isinstance(outcome, Rejected) and bool(outcome.reason)
+        if refused:  # As what is durable asks for, and not what a host has kept of it.
+            hold_to_law(self.state, command, outcome)
+        free = not self.plan.has("race") and not isinstance(command, HELD_BACK)  # What was held back was said before.
+        if refused and there and free:
             raise Broken("HOST", f"{shown(command)} was refused, and is in the journal")
         return outcome
 

@@ -8,7 +8,7 @@ it may not, and must be stopped for the right reason, whatever it catches.
 import json
 import signal
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -50,6 +50,10 @@ globalThis.seen = 1;
 CAUGHT: Final = "try { BODY } catch (error) { } finally { } return {};"
 
 
+GOES_ON: Final = "ctx.sheets.append({}); throw new Error('x');"
+"""It calls, does not wait, and breaks: nothing may be sent for it."""
+DAY_MS: Final = 24 * 60 * 60_000
+ZONES: Final = (UTC, timezone(timedelta(hours=5, minutes=45)), timezone(timedelta(hours=-7)))
 HEAVY: Final = (
     "const kept = []; for (let n = 0; n < 200; n++) kept.push(new Uint8Array(1e6).fill(1)); return;",
     "for (;;);",
@@ -101,7 +105,7 @@ class Sandboxed:
         """Let the sandbox do what was drawn; what comes of it must be what was meant."""
         run = state.run
         assert run is not None
-        task = self.task(effect.function, row, drawn, pending)
+        task = self.task(effect.function, run, row, drawn, pending)
         handler = next(h for h in state.handlers if h.declared.name == effect.handler)
         body = f"{HELPERS}{checks(effect.function, run, handler)}{task.body}"
         code = f"async (ctx, first, second) => {{ {body} }}"
@@ -124,10 +128,11 @@ class Sandboxed:
             )
         return answer if isinstance(answer, Finished) else task.meant if isinstance(task.meant, Failed) else answer
 
-    def task(self, function: Function, row: Declaration, drawn: Answer, pending: list[Event]) -> Task:
+    def task(self, function: Function, run: Run, row: Declaration, drawn: Answer, pending: list[Event]) -> Task:
         topic = json.dumps((row.subscribes or self.plan.topics)[0])
         if self.choices.chance(2):
-            return Task(self.choices.of(HEAVY), Failed("limit"), heavy=True)
+            busy = [f"for (;;) {OPERATIONS['read']}"] if "read" in MAY[function].split() else []
+            return Task(self.choices.of((*HEAVY, *busy)), Failed("limit"), heavy=True)
         if self.choices.chance(15):
             return self.hostile(function, row, topic)
         match drawn:
@@ -149,7 +154,7 @@ class Sandboxed:
             case CalledNothing():
                 return Task("return;", drawn)
             case Finished():
-                return self.finish(drawn)
+                return self.finish(drawn._replace(due_at=daily(row.cron, run.created_at) if row.cron else None))
         raise AssertionError(f"no script comes to {drawn}")
 
     def prepare(self, drawn: Pinned, pending: list[Event], topic: str) -> Task:
@@ -171,8 +176,8 @@ class Sandboxed:
         )
         wake = ""
         if drawn.wake_at is not None:
-            moment = datetime.fromtimestamp(drawn.wake_at / 1000, UTC).isoformat(timespec="milliseconds")
-            wake = f", wakeAt: {js(moment)}"
+            moment = datetime.fromtimestamp(drawn.wake_at / 1000, self.choices.of(ZONES))
+            wake = f", wakeAt: {js(moment.isoformat(timespec='milliseconds'))}"
         returned = (
             f"reservations: {js(reservations)}, data: {literal(drawn.data)}, ui: {{title: {js(drawn.title)}}}{wake}"
         )
@@ -201,7 +206,12 @@ class Sandboxed:
         if function == "mutate":
             twice = f"await Promise.all([1, 2].map(async () => {{ {OPERATIONS['mutate']} }}));"
             after = f"const call = (async () => {{ {OPERATIONS['mutate']} }})(); {OPERATIONS['read']}"
-            tasks += [(twice, "forbidden"), (after, "forbidden"), ("await ctx.sheets.append({}, {});", "bad_result")]
+            tasks += [
+                (GOES_ON, "forbidden"),
+                (twice, "forbidden"),
+                (after, "forbidden"),
+                ("await ctx.sheets.append({}, {});", "bad_result"),
+            ]
             tasks += [(f"{code};", "forbidden") for code in ("Date.now()", "new Date()", "Date()", "Math.random()")]
         elif function == "prepare":
             foreign = [name for name in (*self.plan.topics, "nowhere") if name not in row.subscribes]
@@ -216,7 +226,7 @@ class Sandboxed:
             tasks += [("return new Map();", "bad_result")]
         code, failure = self.choices.of(tasks)
         code = code.replace("TOPIC", topic)
-        caught = failure == "forbidden" and self.choices.chance(50)
+        caught = failure == "forbidden" and code != GOES_ON and self.choices.chance(50)
         kind: FailureClass = (
             "script" if failure == "script" else "forbidden" if failure == "forbidden" else "bad_result"
         )
@@ -273,6 +283,12 @@ def alike(answer: Answer, meant: Answer) -> bool:
 
 
 def plain(finished: Finished) -> object:
-    """Without the next time of a cron schedule, which the sandbox finds by itself."""
     state = None if finished.state is None else json.loads(finished.state)
-    return state, [(Key(*key), title, json.loads(payload)) for key, title, payload in finished.publications]
+    published = [(Key(*key), title, json.loads(payload)) for key, title, payload in finished.publications]
+    return state, published, finished.due_at
+
+
+def daily(cron: str, after: int) -> int:
+    """The next time of a schedule that comes once a day, in UTC."""
+    minute, hour = map(int, cron.split()[:2])
+    return after + DAY_MS - (after - (hour * 60 + minute) * 60_000) % DAY_MS

@@ -1,6 +1,7 @@
 """The machines: they find nothing on the system as it is, find what is broken, shrink it, and play it again."""
 
 import json
+from datetime import datetime
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -9,7 +10,7 @@ import pytest
 from flow import flow
 
 from keepkernel import Accepted
-from keepkernel.adapters.host import Host
+from keepkernel.adapters.host import Ask, Host, Said
 from keepkernel.adapters.memory import MemoryStore
 from keepkernel.adapters.sqlite import SQLiteStore
 from keepkernel.fuzz import law
@@ -22,10 +23,11 @@ from keepkernel.fuzz.machines.life import Coverage
 from keepkernel.fuzz.machines.machine import Failure, Watcher, run, scout
 from keepkernel.fuzz.machines.values import COURSE
 from keepkernel.kernel import commands as c
-from keepkernel.kernel import events, gate, ledger, policy, respond, step
+from keepkernel.kernel import events, gate, ledger, people, policy, reasons, recover, respond, step
 from keepkernel.kernel.ports import Change, Lease, Loaded
 from keepkernel.kernel.schedule import Idle, Wait
-from keepkernel.kernel.types import State
+from keepkernel.kernel.types import Declaration, Handler, State
+from keepkernel.sandbox import handlers
 from keepkernel.sandbox.handlers import Performer
 from keepkernel.spec.variants import Swap, swapped
 
@@ -141,6 +143,63 @@ def first_found(level: Level, store: str = "all") -> Failure:
 def test_what_a_host_says_is_held_against_what_it_owes() -> None:
     with swapped(Swap(respond.fitting, lambda state, result: result)):
         assert "a host should say (ApplyMutation" in first_found("kernel").text
+
+
+def plain_key(workflow: str, run: str) -> str:
+    return f"{workflow}/{run}"
+
+
+def at_the_limit(policy: policy.Policy, *texts: str) -> None:
+    reasons.require(all(len(text) < policy.json_max_chars for text in texts), "too_large")
+
+
+def any_cron_is_kept(row: Handler | None, declared: Declaration, now: int) -> Handler:
+    same = row is not None and row.declared.interval_ms == declared.interval_ms
+    return REAL_DEPLOYED(row._replace(declared=declared) if row is not None and same else row, declared, now)
+
+
+def asks_when_it_was_due(state: State, command: c.TryAgain) -> Accepted:
+    accepted = REAL_TRY_AGAIN(state, command)
+    due = state.mutation.next_attempt_at
+    return accepted._replace(
+        state=accepted.state._replace(mutation=accepted.state.mutation._replace(next_attempt_at=due))
+    )
+
+
+REAL_DEPLOYED, REAL_TRY_AGAIN = people.deployed, ledger.try_again
+CORNERS = {
+    "a name that is not escaped": Swap(ledger.idempotency_key, plain_key),
+    "a text as long as may be is refused": Swap(events.require_size, at_the_limit),
+    "another cron schedule is no other": Swap(people.deployed, any_cron_is_kept),
+    "who asks once more waits": Swap(ledger.try_again, asks_when_it_was_due),
+    "orphans that nobody sees": Swap(recover.orphans, lambda state: ()),
+}
+
+
+@pytest.mark.parametrize("name", CORNERS)
+def test_lives_come_into_corners(name: str) -> None:
+    with swapped(CORNERS[name]):
+        assert first_found("kernel").what == "LAW"
+
+
+def test_a_host_that_goes_on_with_what_it_had_in_hand_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def submit_on_what_it_has(self: Host, workflow: str, ask: Ask, *, leased: bool = True) -> Said | None:
+        self.flush(workflow)
+        return self._take(workflow, ask, wait=False, leased=leased)
+
+    monkeypatch.setattr(Host, "submit", submit_on_what_it_has)
+    assert first_found("host", "memory:").what in ("HOST", "LAW")
+
+
+def test_what_a_script_says_of_times_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            handlers, "wake_time", lambda text: int(datetime.fromisoformat(text[:23] + "Z").timestamp() * 1000)
+        )
+        assert "wake_at" in first_found("host", "memory:").text
+    real = handlers.cron_after
+    monkeypatch.setattr(handlers, "cron_after", lambda expression, time_ms: real(expression, time_ms) + 60_000)
+    assert "due_at" in first_found("host", "memory:").text
 
 
 def test_a_store_that_forgets_other_processes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
