@@ -35,6 +35,7 @@ def picture(state: State, setup: Setup) -> State:
         error=error(state.error, live),
         maintenance=maintenance(state.maintenance, live),
         backoff_until=ahead(state.backoff_until, 0) if counts else 0,
+        grants=tuple(sorted(state.grants)),
         approvals=tuple(sorted(request(a) for a in state.approvals)),
         session=session(state.session, setup),
         run=run(state.run),

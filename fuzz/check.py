@@ -164,7 +164,7 @@ def judged(
 ) -> Result:
     chosen = model.setup
     standard = not changed and chosen.name in SETUPS and chosen.features == SETUPS[chosen.name].features
-    expected = EXPECTED.get((chosen.name, model.caller), {})
+    expected = EXPECTED.get(chosen.name, {})
     missing = tuple(sorted(INVARIANTS.keys() - model.witnessed - expected.keys())) if standard else ()
     verdict: Verdict = "holds"
     why = ""

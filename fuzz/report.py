@@ -115,7 +115,7 @@ def findings(result: Result) -> Iterator[str]:
     if result.to_law:
         yield "Law: every answer of the kernel, and what it wants to happen next, is as the second writing says."
     yield f"Put to the test: {len(result.witnesses)} of {len(INVARIANTS)}."
-    excuses = EXPECTED.get((result.setup.name, result.caller), {})
+    excuses = EXPECTED.get(result.setup.name, {})
     untested = [name for name in INVARIANTS if name not in result.witnesses]
     for reason in dict.fromkeys(excuses.get(name, "") for name in untested):
         names = [name for name in untested if excuses.get(name, "") == reason]

@@ -13,7 +13,9 @@ PARAMS: Final = "{}"
 # Limits are as low as they can be and still be reached, because a count of five shows nothing that a count of
 # one does not. Times are only compared, so their sizes do not matter; see `abstract.py`.
 NO_LIMIT: Final = 1_000_000
-POLICY: Final = Policy(transient_retries=1, logic_failures=2, reconcile_attempts=1, session_runs=2)
+POLICY: Final = Policy(
+    transient_retries=1, logic_failures=2, reconcile_attempts=1, session_runs=2, json_max_chars=len("null")
+)
 
 FEATURES: Final[dict[str, str]] = {
     "crash": "the host dies at any point, also during recovery, any number of times",
@@ -24,7 +26,7 @@ FEATURES: Final[dict[str, str]] = {
     "second": "another host reconciles at the same time",
     "failures": "handlers fail in each class",
     "counts": "failures in a row are counted, back off, and block",
-    "permission": "handlers ask for a tool that is not granted",
+    "permission": "no tool is granted until a handler has asked for it",
     "approval": "the tool asks for approval of each call",
     "pause": "the user pauses and resumes",
     "skip": "the user skips pending events",
@@ -39,9 +41,9 @@ FEATURES: Final[dict[str, str]] = {
 """What a search may explore beside the plain course of things."""
 
 ALL: Final = frozenset(FEATURES)
-BOOKKEEPING: Final = frozenset({"counts", "budget", "manual", "permission", "redeploy"})
+BOOKKEEPING: Final = frozenset({"counts", "budget", "manual", "redeploy"})
 """What multiplies every space and touches little: explored in a set-up of its own."""
-CORE: Final = ALL - BOOKKEEPING - {"coalesced"}
+CORE: Final = ALL - BOOKKEEPING - {"coalesced", "permission"}
 
 
 class Setup(NamedTuple):
@@ -79,6 +81,11 @@ class Setup(NamedTuple):
             policy = policy._replace(backoff_base_ms=0, transient_retries=NO_LIMIT, logic_failures=NO_LIMIT)
         return policy if self.has("budget") else policy._replace(session_runs=NO_LIMIT)
 
+    @property
+    def mode(self) -> GrantMode:
+        """How tools are granted here."""
+        return "ask" if self.has("approval") else "always"
+
     def deploy(self, now: int) -> Deploy:
         return Deploy(now, "v1", self.topics, self.handlers)
 
@@ -87,9 +94,10 @@ class Setup(NamedTuple):
         return Deploy(now, "v1", self.topics, self.handlers[1:])
 
     def initial(self, now: int) -> State:
-        """Deployed and active, with the tool granted and, without a producer, all inputs pending."""
-        mode: GrantMode = "ask" if self.has("approval") else "always"
-        commands: list[Command] = [self.deploy(now), Grant(now, TOOL, mode), Resume(now)]
+        """Deployed and active, the tool granted or still to be asked for, and all inputs pending without a producer."""
+        commands: list[Command] = [self.deploy(now), Resume(now)]
+        if not self.has("permission"):
+            commands.append(Grant(now, TOOL, self.mode))
         if all(h.kind == "consumer" for h in self.handlers):
             commands += [Publish(now, publication(key)) for key in self.inputs]
         state = new_workflow("w", self.limits)
@@ -114,7 +122,7 @@ SETUPS: Final[dict[str, Setup]] = {
     s.name: s
     for s in (
         Setup("main", "a producer and a consumer", (POLL, FILE), ("mail",), 1, CORE),
-        Setup("consumer", "one consumer", (FILE,), ("mail",), 1, CORE),
+        Setup("consumer", "one consumer", (FILE,), ("mail",), 1, CORE | {"permission"}),
         Setup("chain", "two chained consumers", (FILE, SINK), ("mail", "out"), 1, CORE),
         Setup("batch", "a batch of two", (FILE,), ("mail",), 2, CORE, whole_batch=True),
         Setup("no-mutate", "a consumer without mutate", (NOTE,), ("mail",), 1, CORE),

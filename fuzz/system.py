@@ -20,7 +20,8 @@ from ..kernel import recover as recovery
 from ..kernel import respond, schedule
 from ..kernel import step as kernel
 from ..kernel.capabilities import Function
-from ..kernel.failures import FailureClass
+from ..kernel.failures import FailureClass, row_of
+from ..kernel.runs import needs_mutate
 from ..kernel.types import (
     Accepted,
     Author,
@@ -39,7 +40,7 @@ from ..kernel.types import (
 from ..spec import invariants, moves
 from ..spec.invariants import ON_OUTSIDE, ON_STATES, ON_STEPS, Outside, Step, Violation, violations
 from . import abstract, law, world
-from .abstract import FRESH_RUN, NOW, STALE_RUN, picture, timed
+from .abstract import FRESH_RUN, LATER, NOW, STALE_RUN, picture, timed
 from .explorer import Move, Moves
 from .setups import PARAMS, TOOL, Setup, publication
 from .world import NOT_LANDED, Call, World
@@ -140,7 +141,8 @@ class Acts(dict[int, int]):
 class Edge(NamedTuple):
     """One transition of the kernel, or its refusal."""
 
-    outcome: Outcome
+    outcome: Outcome | None
+    """None when the kernel did not answer, but raised."""
     target: int
     effect: Effect | None
     settles: bool
@@ -160,6 +162,10 @@ LAW: Final = "LAW"
 
 def departs(rows: tuple[str, ...]) -> Violation:
     return Violation(LAW, "STEP-001", "the kernel answers as the law does that is written a second time", rows)
+
+
+def raises(error: Exception) -> Violation:
+    return Violation("RAISES", "STEP-001", "step never raises", (f"{type(error).__name__}: {error}",))
 
 
 class Model:
@@ -400,7 +406,10 @@ class Model:
 
     def _make_edge(self, number: int, command: c.Command) -> Edge:
         state = self.states[number]
-        outcome = kernel.step(state, command)
+        try:
+            outcome = kernel.step(state, command)
+        except Exception as error:
+            return Edge(None, -1, None, False, (raises(error),))
         after = outcome.state if isinstance(outcome, Accepted) else state
         seen = Step(state, command, outcome, after)
         self._witness(ON_STEPS, seen)
@@ -743,8 +752,9 @@ class Model:
             yield "asks for another tool", respond.Failed("permission", tool=OTHER_TOOL), False
 
     def _prepares(self, state: State) -> Iterator[tuple[str, respond.Answer, bool]]:
-        row = next(h for h in state.handlers if state.run is not None and h.declared.name == state.run.handler)
-        pending = tuple(e.key for e in state.events if e.status == "pending" and e.key.topic in row.declared.subscribes)
+        row = None if state.run is None else row_of(state, state.run)
+        topics = row.declared.subscribes if row is not None else ()
+        pending = tuple(e.key for e in state.events if e.status == "pending" and e.key.topic in topics)
         sizes = (0, len(pending)) if self.setup.whole_batch else range(len(pending) + 1)
         for size in sorted({*sizes}):
             for chosen in combinations(pending, size):
@@ -753,7 +763,10 @@ class Model:
                 if self.setup.has("wake"):
                     yield f"{text} and asks to be woken", respond.Pinned(chosen, wake_at=NOW), False
         if self.setup.has("probe"):
-            yield "names an unknown event", respond.Pinned((Key("mail", "nobody"),)), False
+            nobody = Key("mail", "nobody")
+            foreign = next((e.key for e in state.events if e.key.topic not in topics), nobody)
+            text = "an unknown event" if foreign == nobody else f"{foreign.id}, to which it does not subscribe"
+            yield f"names {text}", respond.Pinned((foreign,)), False
 
     def _emits(self, state: State) -> Iterator[tuple[str, respond.Answer, bool]]:
         reserved = state.run.reserved if state.run is not None else ()
@@ -889,7 +902,8 @@ class Model:
         if error is not None and error.kind == "blocked":
             yield from person("retries", command=c.Retry(NOW), calm=True)
         if error is not None and error.cause == "permission":
-            yield from person("grants what is asked", command=c.Grant(NOW, error.tool), calm=True)
+            grant = c.Grant(NOW, error.tool, self.setup.mode)
+            yield from person("grants what is asked", command=grant, calm=True)
         if state.maintenance is not None or (error is not None and error.cause == "logic"):
             yield from person("deploys a repair", command=self.setup.deploy(NOW), calm=True)
         if state.status != "active" or probe:
@@ -925,7 +939,9 @@ class Model:
             record and (record.status, record.reconcilable, record.resolved_by),
             error and (error.kind, error.cause),
             state.maintenance is not None,
+            state.session is not None and schedule.spent(state),
             state.session is not None,
+            run is not None and row_of(state, run) is None,
             tuple(sorted(e.status for e in state.events)),
         )
         first = like not in self._likes
@@ -962,13 +978,25 @@ class Model:
             reports += (c.EndRun(NOW, run, "crashed"), c.CommitConsumer(NOW, run), c.LoseTrack(NOW, run))
         if state.run is not None and state.run.phase != "pending":
             reports += (c.Begin(NOW, run),)
-        if state.run is not None:
-            session = state.session.id if state.session is not None else "s1"
-            reports += (c.CreateRun(NOW, self._fresh(number), session, state.run.handler),)
+        if state.run is not None and state.run.phase == "prepared" and row_of(state, state.run) is not None:
+            due = needs_mutate(state, state.run)
+            reports += (c.Emitting(NOW, run) if due else c.Mutating(NOW, run),)
+        reports += tuple(self._scheduled_before(number, state))
         if state.mutation is not None:
             reports += (c.RecordMutation(NOW, run, TOOL, PARAMS, True), c.SendMutation(NOW, gone))
         for report in reports:
             yield from self._command("second host", "reports what is over", number, report)
+
+    def _scheduled_before(self, number: int, state: State) -> Iterator[c.Command]:
+        """What a host wants that looked before the run began, the session was spent, or the consumer was removed."""
+        run, fresh = state.run, self._fresh(number)
+        session = state.session.id if state.session is not None else "s1"
+        if run is not None:
+            yield c.CreateRun(NOW, fresh, session, run.handler)
+            if row_of(state, run) is None:
+                yield c.CreateRetry(NOW, fresh, session, run.id)
+        elif schedule.spent(state):
+            yield from (c.CreateRun(NOW, fresh, session, row.declared.name) for row in state.handlers)
 
     # -- the adversary
 
@@ -985,8 +1013,9 @@ class Model:
         for by in RECONCILERS:
             asked = c.FailMutation(NOW, run, by, asked_at=NOW)
             yield from anyone("tells", command=asked, needs=absent)
-            early = c.FailMutation(NOW, run, by)
+            early, ahead = c.FailMutation(NOW, run, by), asked._replace(asked_at=LATER)
             yield from anyone("tells what it saw long ago", command=early)
+            yield from anyone("tells what it is going to see", command=ahead, needs=absent)
             if self.setup.has("void"):
                 void = c.FailMutation(NOW, run, by, voided=True)
                 yield from anyone("voids the key and tells", command=void, act="void", needs=absent)
@@ -1025,10 +1054,33 @@ class Model:
         request = state.error.request if state.error is not None else None
         digest = request.digest if request is not None else "nothing"
         yield from (c.Approve(NOW, digest), c.Reject(NOW, digest), c.Reconnect(NOW), c.Pause(NOW), c.Resume(NOW))
-        if self.setup.has("approval"):
+        if self.setup.has("approval") or self.setup.has("permission"):
             yield from (c.Grant(NOW, TOOL, "always"), c.Grant(NOW, TOOL, "ask"))
+        if self.setup.has("redeploy"):
+            yield self.setup.deploy_less(NOW)
         yield from (c.ClearError(NOW), c.Retry(NOW), self.setup.deploy(NOW), c.BlockWorkflow(NOW, ""))
         yield from (c.EnterMaintenance(NOW), c.ExitMaintenance(NOW), c.EndRun(NOW, self._gone(number), "crashed"))
+        yield from self._malformed(fresh, session, run)
+
+    def _malformed(self, fresh: str, session: str, run: str) -> Iterator[c.Command]:
+        """What makes no sense at any time."""
+        handler, large = self.setup.handlers[0].name, "x" * (self.setup.policy.json_max_chars + 1)
+        yield from (c.StartSession(NOW, ""), c.CreateRun(NOW, "", session, handler), c.RunNow(NOW, "nobody"))
+        yield from (c.CreateRun(NOW, fresh, session, "nobody"), c.CreateRetry(NOW, "", session, run))
+        yield c.CreateRetry(NOW, run, session, run)
+        event = publication(self.setup.inputs[0])
+        for wrong in (
+            event._replace(title=" "),
+            event._replace(payload=large),
+            event._replace(key=event.key._replace(topic="nowhere")),
+        ):
+            yield from (c.Publish(NOW, wrong), c.CommitConsumer(NOW, run, "1", (wrong,)))
+            yield c.CommitProducer(NOW, run, "1", (wrong,))
+        yield from (c.Prepared(NOW, run, (), large), c.CommitConsumer(NOW, run, large))
+        yield from (c.ApplyMutation(NOW, run, "call", large), c.AssertApplied(NOW, run, large))
+        yield from (c.RecordMutation(NOW, run, TOOL, large, True), c.RecordMutation(NOW, run, TOOL, PARAMS, True, 0))
+        yield from (c.EndRun(NOW, run, "crashed", "", "auth"), c.EndRun(NOW, run, "paused:approval"))
+        yield self.setup.deploy(NOW)._replace(version="")
 
 
 SOON_CRON: Final = NOW + 1

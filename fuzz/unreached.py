@@ -14,13 +14,12 @@ WITHOUT_RECORD: Final = (
     "INV-039", "INV-040", "INV-041",
 )  # fmt: skip
 
-EXPECTED: Final[dict[tuple[str, str], dict[str, str]]] = {
-    ("consumer", "honest"): {"INV-012": NO_NEW_EVENTS},
-    ("consumer", "adversary"): {"INV-012": NO_NEW_EVENTS},
-    ("batch", "honest"): {"INV-012": NO_NEW_EVENTS},
-    ("no-reconcile", "honest"): {"INV-012": NO_NEW_EVENTS},
-    ("no-mutate", "honest"): {"INV-012": NO_NEW_EVENTS, **dict.fromkeys(WITHOUT_RECORD, NO_MUTATE)},
-    ("bookkeeping", "honest"): {
+EXPECTED: Final[dict[str, dict[str, str]]] = {
+    "consumer": {"INV-012": NO_NEW_EVENTS},
+    "batch": {"INV-012": NO_NEW_EVENTS},
+    "no-reconcile": {"INV-012": NO_NEW_EVENTS},
+    "no-mutate": {"INV-012": NO_NEW_EVENTS, **dict.fromkeys(WITHOUT_RECORD, NO_MUTATE)},
+    "bookkeeping": {
         "INV-008": NO_REPUBLISH,
         "INV-011": NO_REPUBLISH,
         "INV-013": NO_REPUBLISH,
@@ -29,14 +28,10 @@ EXPECTED: Final[dict[tuple[str, str], dict[str, str]]] = {
         "INV-041": NO_APPROVAL,
     },
 }
-"""Set-up and caller -> the invariants that it can not put to the test, and why."""
+"""Set-up -> the invariants that it can not put to the test, and why."""
 
 
 BEFORE_THE_SEARCH: Final = "comes once, before the search begins: every set-up starts deployed and active"
-WELL_FORMED: Final = "the commands of a search are well-formed; the tests of the rules send others"
-FRESH_NAMES: Final = "a search names every new run anew"
-ALWAYS_GRANTED: Final = "the tool that is called is granted from the start, and nothing takes a grant back"
-NEVER_ASKED: Final = "the scheduler does not start what is not deployed, and the adversary deploys everything"
 DEFENCE: Final = "defence in depth: a run with an open record can not come to `emitting`"
 
 NEVER: Final[dict[str, dict[str, str]]] = {
@@ -44,27 +39,7 @@ NEVER: Final[dict[str, dict[str, str]]] = {
         "WorkflowStatus: draft → ready": BEFORE_THE_SEARCH,
         "WorkflowStatus: ready → active": BEFORE_THE_SEARCH,
     },
-    "rules": {
-        "EVENT-008": WELL_FORMED,
-        "EVENT-009": WELL_FORMED,
-        "RETRY-004": NEVER_ASKED,
-        "RUN-006": FRESH_NAMES,
-        "RUN-008": WELL_FORMED,
-    },
-    "reasons": {
-        "asked_later": WELL_FORMED,
-        "bad_deadline": WELL_FORMED,
-        "bad_declaration": WELL_FORMED,
-        "cause_mismatch": WELL_FORMED,
-        "handler_removed": NEVER_ASKED,
-        "handler_unknown": NEVER_ASKED,
-        "id_empty": WELL_FORMED,
-        "id_in_use": FRESH_NAMES,
-        "not_granted": ALWAYS_GRANTED,
-        "record_open": DEFENCE,
-        "title_missing": WELL_FORMED,
-        "too_large": WELL_FORMED,
-        "topic_unknown": WELL_FORMED,
-    },
+    "rules": {},
+    "reasons": {"record_open": DEFENCE},
 }
 """What no search comes to, with any set-up and any caller, and why."""

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from keepkernel import Accepted, Approve, Resume, Run, State
+from keepkernel import Accepted, Approve, CommitConsumer, Declaration, FailMutation, Key, Resume, Run, State
 from keepkernel.fuzz.check import Result, explore, shortest
 from keepkernel.fuzz.report import told
 from keepkernel.fuzz.setups import setup
-from keepkernel.kernel import events, people, runs
+from keepkernel.kernel import events, ledger, people, runs
 from keepkernel.kernel.people import pause
 from keepkernel.kernel.reasons import Refusal, require
 from keepkernel.kernel.recover import recover
-from keepkernel.kernel.types import EndStatus
+from keepkernel.kernel.types import EndStatus, GrantMode
 from keepkernel.spec.readings import altered
 from keepkernel.spec.variants import Swap, swapped
 
@@ -116,6 +116,59 @@ def test_a_publication_that_wakes_no_consumer_is_caught() -> None:
 
 def test_a_release_that_wakes_no_consumer_is_caught() -> None:
     assert broken(explore("consumer", swaps=(Swap(stopped, stop_quietly),))) == ["INV-014"]
+
+
+# --- what people grant, what scripts name, what callers make up --------------------------------------
+
+permission, reserve = runs.permission, events.reserve
+commit_consumer, fail_mutation = runs.commit_consumer, ledger.fail_mutation
+
+
+def granted_by_default(state: State, tool: str) -> GrantMode | None:
+    return permission(state, tool) or "always"
+
+
+def test_a_tool_that_nobody_granted_is_caught() -> None:
+    assert broken(explore("consumer", swaps=(Swap(permission, granted_by_default),), stop_at_first=True)) == ["INV-018"]
+
+
+def reserve_of_any_topic(state: State, run: str, consumer: Declaration, keys: tuple[Key, ...]) -> State:
+    return reserve(state, run, consumer._replace(subscribes=tuple({key.topic for key in keys})), keys)
+
+
+def test_an_input_of_another_topic_is_caught() -> None:
+    chosen = setup("chain", features=frozenset({"probe"}))
+    result = explore(chosen, swaps=(Swap(reserve, reserve_of_any_topic),), stop_at_first=True)
+    assert broken(result) == ["INV-011"]
+    assert "to which it does not subscribe" in shortest(result).moments[-1].label.text
+
+
+def asked_at_any_time(state: State, command: FailMutation) -> Accepted:
+    return fail_mutation(state, command._replace(now=max(command.now, command.asked_at)))
+
+
+def test_a_look_into_the_future_is_caught() -> None:
+    result = explore(
+        "consumer", caller="adversary", swaps=(Swap(fail_mutation, asked_at_any_time),), stop_at_first=True
+    )
+    assert broken(result) == ["INV-035"]
+
+
+# --- a kernel that raises ----------------------------------------------------------------------------
+
+
+def commit_without_publications(state: State, command: CommitConsumer) -> Accepted:
+    return commit_consumer(state, command._replace(publications=(command.publications[0],)))
+
+
+@pytest.mark.rule("STEP-001")
+def test_a_step_that_raises_is_a_violation_like_any_other() -> None:
+    result = explore("no-mutate", swaps=(Swap(commit_consumer, commit_without_publications),), stop_at_first=True)
+    assert (result.verdict, broken(result)) == ("violated", ["RAISES"])
+    example = shortest(result)
+    assert example.violation.rows == ("IndexError: tuple index out of range",)
+    assert isinstance(example.moments[-1].label.command, CommitConsumer)
+    assert "breaks RAISES (STEP-001): step never raises" in told(result)
 
 
 # --- the law, a second time --------------------------------------------------------------------------
