@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import combinations
+from traceback import extract_tb
 from typing import Final, Literal, NamedTuple, get_args
 
 from ..kernel import commands as c
@@ -165,7 +166,9 @@ def departs(rows: tuple[str, ...]) -> Violation:
 
 
 def raises(error: Exception) -> Violation:
-    return Violation("RAISES", "STEP-001", "step never raises", (f"{type(error).__name__}: {error}",))
+    place = extract_tb(error.__traceback__)[-1]
+    rows = (f"{type(error).__name__}: {error}", f"in {place.name}, line {place.lineno} of {place.filename}")
+    return Violation("RAISES", "STEP-001", "the kernel never raises", rows)
 
 
 class Model:
@@ -222,6 +225,8 @@ class Model:
         self._places = Places(self, fold=self.fold)
         self._unfolded = Places(self, fold=False)
         self._likes: set[tuple[object, ...]] = set()
+        self._raised: dict[int, tuple[Violation, ...]] = {}
+        """What the kernel broke by raising when a host asked it what to do, by kernel state and hand."""
         self._strays: dict[int, tuple[tuple[int, int], ...]] = {}
         self._masks: list[tuple[int, int]] = []
         self._outside: dict[int, tuple[Violation, ...]] = {}
@@ -367,7 +372,9 @@ class Model:
 
     def step_violations(self, code: int, label: int) -> tuple[Violation, ...]:
         command = self.labels[label].command
-        return () if command is None else self.edge(self.stepped_on(code, label), command).violations
+        if command is None:
+            return self._raised.get(code >> WORLD_BITS, ())
+        return self.edge(self.stepped_on(code, label), command).violations
 
     def stepped_on(self, code: int, label: int) -> int:
         """The number of the kernel state on which a move's command is stepped: others know only what is durable."""
@@ -551,7 +558,11 @@ class Model:
     # -- moves
 
     def _make_templates(self, state: int, hand: int) -> tuple[Template, ...]:
-        own = () if self.caller == "adversary" else tuple(self._host(state, self.hands[hand]))
+        try:
+            own = () if self.caller == "adversary" else tuple(self._host(state, self.hands[hand]))
+        except Exception as error:
+            own = (self._template(Label("host", "asks what to do"), -1, IDLE),)
+            self._raised[state << HAND_BITS | hand] = (raises(error),)
         if self.hands[hand].durable >= 0:
             return (*own, *self._around_held(state, self.hands[hand]))
         return (*own, *(t._replace(hand=hand) for t in self._surroundings(state)))

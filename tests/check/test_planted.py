@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from keepkernel import Accepted, Approve, CommitConsumer, Declaration, FailMutation, Key, Resume, Run, State
+from keepkernel import Accepted, Approve, CommitConsumer, Declaration, Deploy, FailMutation, Key, Resume, Run, State
 from keepkernel.fuzz.check import Result, explore, shortest
 from keepkernel.fuzz.report import told
 from keepkernel.fuzz.setups import setup
@@ -120,7 +120,7 @@ def test_a_release_that_wakes_no_consumer_is_caught() -> None:
 
 # --- what people grant, what scripts name, what callers make up --------------------------------------
 
-permission, reserve = runs.permission, events.reserve
+deploy, permission, reserve = people.deploy, runs.permission, events.reserve
 commit_consumer, fail_mutation = runs.commit_consumer, ledger.fail_mutation
 
 
@@ -166,9 +166,23 @@ def test_a_step_that_raises_is_a_violation_like_any_other() -> None:
     result = explore("no-mutate", swaps=(Swap(commit_consumer, commit_without_publications),), stop_at_first=True)
     assert (result.verdict, broken(result)) == ("violated", ["RAISES"])
     example = shortest(result)
-    assert example.violation.rows == ("IndexError: tuple index out of range",)
+    assert example.violation.rows[0] == "IndexError: tuple index out of range"
+    assert example.violation.rows[1].startswith("in commit_without_publications, line ")
     assert isinstance(example.moments[-1].label.command, CommitConsumer)
-    assert "breaks RAISES (STEP-001): step never raises" in told(result)
+    assert "breaks RAISES (STEP-001): the kernel never raises" in told(result)
+
+
+def deploy_under_a_run(state: State, command: Deploy) -> Accepted:
+    return altered(deploy(state._replace(run=None), command), run=state.run)
+
+
+def test_so_is_a_scheduler_that_raises() -> None:
+    chosen = setup("consumer", features=frozenset({"redeploy"}))
+    result = explore(chosen, swaps=(Swap(deploy, deploy_under_a_run),), stop_at_first=True)
+    assert (result.verdict, broken(result)) == ("violated", ["RAISES"])
+    example = shortest(result)
+    assert example.violation.rows[0] == "Refusal: ('handler_unknown', 'file')"
+    assert example.moments[-1].label.text == "asks what to do"
 
 
 # --- the law, a second time --------------------------------------------------------------------------
