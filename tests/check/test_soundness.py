@@ -136,7 +136,7 @@ def test_a_long_history_can_do_what_its_picture_can(name: str, caller: Caller) -
     """Walks go where no bound of the full space reaches: many runs, many sessions, high counts."""
     full, small = Model(setup(name), caller, history=True), Model(setup(name), caller)
     longest = 0
-    for seed in range(4):
+    for seed in range(12):
         random, code = Random(seed), full.initial()[0]
         for _ in range(150):
             image = pictured(full, small, code)
