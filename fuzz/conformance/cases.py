@@ -143,6 +143,33 @@ def limits() -> Iterator[tuple[str, Policy, tuple[Command, ...]]]:
     yield "demo", law, (*wide, c.SkipEvent(2, OUT))
     failed = (*begin, *first, c.EndRun(2, "r1", "paused:transient", "network"))
     yield "demo", law, (*failed, deploy(3, ONCE._replace(name="file"), NOTE))
+    yield from whole_or_not()
+
+
+def whole_or_not() -> Iterator[tuple[str, Policy, tuple[Command, ...]]]:
+    """Steps in which one thing is wrong, after others that are right: nothing of them may stay (STEP-002)."""
+    law = Policy()
+    small = law._replace(json_max_chars=4)
+    begin = (deploy(0, FILE, NOTE, CRON), c.Resume(0), c.Grant(0, TOOL), c.Publish(0, letter(MAIL)))
+    pinned = (
+        *begin, c.StartSession(1, "s1"), c.CreateRun(1, "r1", "s1", "file"), c.Begin(1, "r1"),
+        c.Prepared(2, "r1", (MAIL,)),
+    )  # fmt: skip
+    mutating = (*pinned, c.Mutating(3, "r1"))
+    sent = (*mutating, c.RecordMutation(4, "r1", TOOL, "{}", False, 1_000), c.SendMutation(5, "r1"))
+    emitted = (*sent, c.ApplyMutation(6, "r1", "call", "1"), c.Emitting(7, "r1"))
+    daily = (*begin, c.StartSession(1, "s1"), c.CreateRun(1, "p1", "s1", "daily"), c.Begin(1, "p1"))
+    for wrong in (letter(Key("no", "x")), Publication(OUT, "\t", "{}"), letter(OUT, '"much"')):
+        both = (letter(Key("out", "o2")), wrong)
+        yield "demo", small, (*emitted, c.CommitConsumer(8, "r1", "1", both))
+        yield "demo", small, (*daily, c.CommitProducer(2, "p1", "1", both, 9))
+    yield "demo", small, (*emitted, c.CommitConsumer(8, "r1", '"much"', (letter(OUT),)))
+    yield "demo", small, (*daily, c.CommitProducer(2, "p1", '"much"', (letter(OUT),), 9))
+    yield "demo", small, (*mutating, c.RecordMutation(4, "r1", TOOL, '{"n":1}', True, 1_000))
+    yield "demo", small, (*sent, c.ApplyMutation(6, "r1", "call", '"much"'))
+    yield "demo", small, (*sent, c.EndRun(6, "r1", "crashed", "died"), c.AssertApplied(7, "r1", '"much"'))
+    # One id twice in one commit counts in its order (EVENT-010).
+    yield "demo", law, (*emitted, c.CommitConsumer(8, "r1", None, (letter(OUT), letter(OUT, "[1]"))))
 
 
 def malformed() -> Iterator[c.Deploy]:
@@ -157,19 +184,19 @@ def malformed() -> Iterator[c.Deploy]:
     yield deploy(0, CRON._replace(interval_ms=1_000))
 
 
-def in_depth() -> Case:
-    """A guard that no sequence of commands comes to: a run in `emitting` whose record is open."""
+def in_depth() -> Iterator[Case]:
+    """Guards that no sequence of commands comes to: a commit whose record is open, a retry in a session that is spent."""
     for policy, commands in scripts():
-        state = new_workflow("demo", policy)
-        for command in commands:
-            outcome = step(state, command)
-            state = outcome.state if isinstance(outcome, Accepted) else state
-            record, run = state.mutation, state.run
+        for case in played("demo", policy, commands):
+            state, command = case.before, case.command
+            record, run, session = state.mutation, state.run, state.session
             if record is not None and record.status == "in_flight" and run is not None:
                 before = state._replace(run=run._replace(phase="emitting"))
                 commit = c.CommitConsumer(command.now, run.id)
-                return Case(before, commit, step(before, commit), reachable=False)
-    raise AssertionError("no script sends a call")
+                yield Case(before, commit, step(before, commit), reachable=False)
+            if isinstance(command, c.CreateRetry) and isinstance(case.outcome, Accepted) and session is not None:
+                before = state._replace(session=session._replace(runs=policy.session_runs))
+                yield Case(before, command, step(before, command), reachable=False)
 
 
 def scripted() -> Iterator[Case]:
@@ -190,7 +217,7 @@ def cases() -> list[Case]:
     """The first step of each kind: by its reason, or by the edges it takes, the rules and the fields it changes."""
     chosen: dict[object, Case] = {}
     walked = (Case(*seen) for seen in moves.walk())
-    for case in chain(scripted(), walked, (in_depth(),)):
+    for case in chain(scripted(), walked, in_depth()):
         chosen.setdefault(kind(case), case)
     # A limit is of the same kind as what lies beside it, so these are kept in any case.
     chosen.update({("limit", n): [*played(*one)][-1] for n, one in enumerate(limits())})

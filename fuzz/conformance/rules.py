@@ -1,5 +1,6 @@
 """Which rules a step shows, which rule a difference breaks, and which rules a kit can not see."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -110,7 +111,13 @@ FIELD_RULES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"grants", ("PERM-001", "PERM-007")),
     (r"maintenance", ("WORK-005", "FAIL-004", "USER-004", "WORK-007", "BOUND-006")),
     (r"error\.request", ("PERM-003",)),
-    (r"error", ("BOUND-006", "WORK-002", "WORK-003", "PERM-007", "PERM-004", "PERM-008", "RUN-008", "WORK-004")),
+    (
+        r"error",
+        (
+            "BOUND-006", "PERM-007", "PERM-004", "PERM-008", "RUN-008", "WORK-004", "USER-004", "WORK-002", "WORK-003",
+            "WORK-007",
+        ),
+    ),
     (r"retired\.session\.status", ("SESS-004", "SESS-005")),
     (r"session", ("SESS-005", "SESS-002", "SESS-004", "SESS-003")),
     (r"events\.causes|run\.causes", ("EVENT-011",)),
@@ -168,6 +175,13 @@ def titles() -> dict[str, str]:
     return found
 
 
+@cache
+def reasons_of(command: str) -> frozenset[str]:
+    """Every reason that the vectors know for rejecting this command."""
+    known = json.loads((SPEC / "vectors" / "reasons.json").read_text())
+    return frozenset(name for name, reason in known.items() if command in reason["commands"])
+
+
 def in_words(rule: str) -> str:
     """A rule as its page has it: the heading and the first sentences.
 
@@ -183,9 +197,10 @@ def in_words(rule: str) -> str:
 
 AT_BEHAVIOUR: Final = "it is a duty of the host and can be seen only at level behaviour"
 UNSEEN: Final[dict[str, str]] = {
-    **dict.fromkeys(("HOST-001", "HOST-002", "HOST-003", "HOST-006", "HOST-010"), AT_BEHAVIOUR),
+    **dict.fromkeys(("HOST-001", "HOST-003", "HOST-006", "HOST-010"), AT_BEHAVIOUR),
     **dict.fromkeys(("SCHED-002", "SCHED-004", "SCHED-008", "FAIL-001", "FAIL-002", "LIVE-002"), AT_BEHAVIOUR),
     **dict.fromkeys(("SCRIPT-006", "SCRIPT-007"), AT_BEHAVIOUR),
+    "HOST-002": "the kit's clock stands still from a call's record to its departure, so no call is late",
     "HOST-004": "times come from the kit, whose clock never goes backwards",
     "HOST-005": "that an id was never used before can not be seen in a finite run",
     "HOST-008": "the kit sends one command at a time to one process",

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 from keepkernel.fuzz.conformance import tours, vectors
-from keepkernel.fuzz.conformance.rules import UNSEEN, titles
+from keepkernel.fuzz.conformance.rules import UNSEEN, reasons_of, titles
 from keepkernel.kernel.codec import decode_command, decode_state, encode, from_plain
 from keepkernel.kernel.commands import Command
 from keepkernel.kernel.reasons import REASONS
@@ -142,3 +142,16 @@ def test_commands_that_lie_on_a_limit_are_among_the_cases() -> None:
     payloads = {(letter["payload"], outcome) for letter, outcome in letters}
     assert {('"\U0001f600"', "accepted"), ('"\U0001f600a"', "rejected")} <= payloads
     assert "50%/a" in {workflow for workflow, _, _ in known}
+
+
+@pytest.mark.rule("EVENT-009")
+@pytest.mark.rule("COMMIT-002")
+def test_whatever_can_be_wrong_with_what_a_handler_returns_has_a_case() -> None:
+    """A command that carries a text is refused when it is too large, one that publishes as `publish` is."""
+    assert all(
+        {"topic_unknown", "title_missing", "too_large"} <= reasons_of(name)
+        for name in ("publish", "commit_consumer", "commit_producer")
+    )
+    assert all("too_large" in reasons_of(name) for name in ("prepared", "record_mutation", "apply_mutation"))
+    assert "too_large" in reasons_of("assert_applied")
+    assert "session_spent" in reasons_of("create_retry")
