@@ -16,6 +16,8 @@ Json = dict[str, Any]
 PROTOCOL: Final = 1
 LINE_MAX: Final = 16 * 2**20
 CHUNK: Final = 2**18
+PIPE_BUF: Final = select.PIPE_BUF
+"""A pipe that can be written to takes so many bytes without waiting."""
 STARTS_WITHIN_S: Final = 30.0
 QUITS_WITHIN_S: Final = 2.0
 SHOWN: Final = 300
@@ -144,11 +146,16 @@ class Channel:
     def write(self, message: Json) -> None:
         if self.process is None or self.process.stdin is None:
             raise Trouble("died", "the process is not running")
-        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        pipe, until = self.process.stdin.fileno(), time.monotonic() + self.patience_s
+        room = select.poll()
+        room.register(pipe, select.POLLOUT)
+        left = memoryview(json.dumps(message, separators=(",", ":")).encode() + b"\n")
         try:
-            view = memoryview(line)
-            while view:
-                view = view[os.write(self.process.stdin.fileno(), view) :]
+            while left:
+                # A driver that does not read must not hold the kit up for ever.
+                if not room.poll(max(0.0, until - time.monotonic()) * 1_000):
+                    raise Trouble("hang", f"it did not read its request within {self.patience_s:g} s")
+                left = left[os.write(pipe, left[:PIPE_BUF]) :]
         except BrokenPipeError:
             raise self._dead() from None
 

@@ -14,7 +14,7 @@ from ..commands import WrongUsage
 from .profile import PLAIN, Translator, load
 from .rules import in_words
 from .run import Wanted
-from .verdict import Divergence, Judge
+from .verdict import Divergence, Judge, ordered
 
 Json = dict[str, Any]
 
@@ -65,8 +65,19 @@ class Reader:
         self.steps += 1
         law = step(state, command)
         divergence = self.judge.outcome(state, command, law, told, whole=False)
-        if divergence is None and isinstance(law, Accepted):
-            self.state = law.state
+        if divergence is None:
+            self.state = law.state if isinstance(law, Accepted) else state
+            return None
+        other = self.judge.other_reading(state, command, told, whole=False)
+        if other is not None:
+            self.state = other
+            return None
+        if self.judge.out_of_scope(divergence):
+            # Nobody says where the runtime stands now but itself: the log goes on from what it tells.
+            self.judge.excuse(f"scope.rules {divergence.rule}")
+            after = told.get("state") if told["type"] == "accepted" else None
+            self.state = state if after is None else from_plain(State, ordered(after))
+            return None
         return divergence
 
     def recovered(self, state: State, entry: Json) -> Divergence | None:

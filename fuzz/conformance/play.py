@@ -10,8 +10,6 @@ from ...kernel.policy import Policy
 from ...kernel.recover import recover
 from ...kernel.step import step
 from ...kernel.types import Accepted, Outcome, Retired, State, new_workflow
-from ...spec.readings import READINGS, all_swaps
-from ...spec.variants import swapped
 from .channel import Channel, GaveUp, Hello, Trouble, Unsupported
 from .profile import Profile, Translator
 from .rules import blamed, command_name, shown
@@ -257,11 +255,11 @@ class Player:
         """The verdict on an answer; and where things stand then."""
         divergence = self.judge.outcome(self._state, command, law, told)
         if divergence is not None:
-            other = self.other_reading(command, told)
+            other = self.judge.other_reading(self._state, command, told)
             if other is not None:
                 self._state = other
                 return None
-            if divergence.rules and self.out_of_scope(divergence):
+            if self.judge.out_of_scope(divergence):
                 raise Cut(f"scope.rules {divergence.rule}")
             return divergence
         self.count(command, law)
@@ -269,20 +267,6 @@ class Player:
             self._state = law.state
         else:
             self._unchecked = command_name(command)
-        return None
-
-    def out_of_scope(self, divergence: Divergence) -> bool:
-        named = {text.split(" ")[0] for text in divergence.invariants}
-        return divergence.rule in self.profile.rules and named <= self.profile.rules
-
-    def other_reading(self, command: Command, told: Any) -> State | None:
-        """The state after the step in a reading that the profile allows, if the runtime did as that one says."""
-        for name in self.profile.readings:
-            with swapped(*all_swaps(READINGS[name])):
-                law = step(self._state, command)
-            if self.judge.outcome(self._state, command, law, told) is None:
-                self.judge.excuse(f"latitude.readings {name}")
-                return law.state if isinstance(law, Accepted) else self._state
         return None
 
     def do_joined(self, commands: list[Command]) -> Divergence | None:

@@ -20,7 +20,7 @@ class Profile(NamedTuple):
     name: str = ""
     names: dict[str, str] = {}  # noqa: RUF012 - read only
     """Their name -> ours."""
-    values: dict[str, dict[str, Any]] = {}  # noqa: RUF012
+    values: dict[str, dict[str, str]] = {}  # noqa: RUF012
     """Our field -> their value -> ours."""
     none: dict[str, str] = {}  # noqa: RUF012
     ignore: tuple[str, ...] = ()
@@ -68,13 +68,17 @@ TABLES: Final[dict[str, frozenset[str] | None]] = {
 def read(table: Json) -> Profile:
     for key, inner in table.items():
         require(key in TABLES, f"[{key}] is not known; there are {', '.join(TABLES)}")
+        if key == "joined":
+            require(isinstance(inner, list) and all(isinstance(one, dict) for one in inner), "joined is [[joined]]")
+        elif key != "name":
+            require(isinstance(inner, dict), f"{key} is not a table")
         for name in inner if (allowed := TABLES[key]) is not None else ():
             require(name in (allowed or ()), f"{key}.{name} is not known; there are {', '.join(sorted(allowed or ()))}")
     state, scope, latitude = (table.get(name, {}) for name in ("state", "scope", "latitude"))
     profile = Profile(
         name=text(table.get("name", ""), "name"),
         names={str(k): text(v, f"names.{k}") for k, v in table.get("names", {}).items()},
-        values={str(k): dict(v) for k, v in table.get("values", {}).items()},
+        values={k: valued(v, f"values.{k}") for k, v in table.get("values", {}).items()},
         none={str(k): text(v, f"none.{k}") for k, v in table.get("none", {}).items()},
         ignore=listed(state, "state", "ignore"),
         commands=frozenset(listed(scope, "scope", "commands")),
@@ -132,6 +136,11 @@ def require_one_each(where: str, ours_of: dict[str, tuple[str, Any]]) -> None:
 def text(value: object, where: str) -> str:
     require(isinstance(value, str), f"{where} is not a text")
     return str(value)
+
+
+def valued(value: object, where: str) -> dict[str, str]:
+    require(isinstance(value, dict), f"{where} is not a table")
+    return {str(k): text(v, f"{where}.{k}") for k, v in (value.items() if isinstance(value, dict) else ())}
 
 
 def listed(table: Json, name: str, key: str) -> tuple[str, ...]:

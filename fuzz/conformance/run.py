@@ -155,7 +155,8 @@ def unused(profile: Profile, used: set[str]) -> Iterator[str]:
     lines += [f"scope.rules {rule}" for rule in sorted(profile.rules)]
     lines += [f"latitude.readings {name}" for name in profile.readings]
     lines += [f"joined {' + '.join(steps)}" for steps in profile.joined]
-    yield from (line for line in lines if not any(one.startswith(line) for one in used))
+    # What is counted may say more after a line, as of a trace that ends there.
+    yield from (line for line in lines if not any(one == line or one.startswith(f"{line}:") for one in used))
 
 
 # --- reproductions -----------------------------------------------------------------------------------

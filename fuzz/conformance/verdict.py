@@ -1,5 +1,6 @@
 """One answer of a runtime against the law: whether it is the same, and if not, which rule is broken and how badly."""
 
+import json
 from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
@@ -7,10 +8,14 @@ from typing import Any, Final, NamedTuple
 from ...kernel.codec import DecodeError, from_plain, to_plain
 from ...kernel.commands import Command
 from ...kernel.reasons import REASONS
+from ...kernel.step import step
 from ...kernel.types import Accepted, Outcome, Rejected, Retired, State
 from ...spec.invariants import ON_STATES, ON_STEPS, Step, violations
+from ...spec.readings import READINGS, all_swaps
+from ...spec.variants import swapped
+from ..law import expected
 from .profile import MESSAGES, Profile
-from .rules import blamed, command_name, shown
+from .rules import blamed, command_name, reasons_of, shown
 
 Json = dict[str, Any]
 
@@ -124,10 +129,13 @@ def place(key: str, row: Any) -> str:
 NOTHING: Final = object()
 
 
+def same(law: Any, told: Any) -> bool:
+    """Whether two documents say the same: for Python 1, 1.0 and true are equal, and in JSON they are not."""
+    return bool(law == told) and json.dumps(law, sort_keys=True) == json.dumps(told, sort_keys=True)
+
+
 def differences(path: str, law: Any, told: Any) -> Iterator[Row]:
     """Where two documents differ, by dotted path without the places in lists."""
-    if law == told and type(law) is type(told):
-        return
     if isinstance(law, dict) and isinstance(told, dict):
         for name in sorted(law.keys() | told.keys(), key=str):
             inner = f"{path}.{name}" if path else str(name)
@@ -135,7 +143,7 @@ def differences(path: str, law: Any, told: Any) -> Iterator[Row]:
     elif isinstance(law, list) and isinstance(told, list) and len(law) == len(told):
         for one, other in zip(law, told, strict=True):
             yield from differences(path, one, other)
-    else:
+    elif law != told or type(law) is not type(told):
         yield Row(path, brief(law), brief(told))
 
 
@@ -145,6 +153,8 @@ def brief(value: Any) -> str:
         return "nothing"
     if value is None:
         return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, dict):
         known = [f"{k} {value[k]}" for k in ("type", "id", "kind", "run", "status", "phase") if value.get(k)]
         return ", ".join(known) or "a row"
@@ -174,7 +184,7 @@ class Judge:
 
     def rows(self, law: Any, told: Any, place: str = "") -> tuple[Row, ...]:
         """The differences that count."""
-        if law == told:
+        if same(law, told):
             return ()
         law, told = (ordered(law), ordered(told)) if not place else (law, told)
         found = []
@@ -202,7 +212,7 @@ class Judge:
             return Divergence("not a document", ("STEP-002",), name, "its rejection names no reason")
         if isinstance(law, Rejected):
             if kind == "rejected":
-                return self.reason(law, told.get("reason"), name)
+                return self.reason(before, command, law, told.get("reason"))
             return Divergence(
                 "accepted, and the law rejects",
                 fired[:1],
@@ -219,13 +229,14 @@ class Judge:
             return Divergence("rejected, and the law accepts", rules, name, text)
         return self.accepted(before, command, law, told, fired, whole)
 
-    def reason(self, law: Rejected, told: Any, name: str) -> Divergence | None:
+    def reason(self, before: State, command: Command, law: Rejected, told: Any) -> Divergence | None:
         if told == law.reason or self.profile.reasons == "free":
             if told != law.reason:
                 self.excuse("latitude.reasons free")
             return None
+        name = command_name(command)
         gates = law.rule == "SCHED-001" and told in REASONS and REASONS[told].rule == "SCHED-001"
-        if self.profile.reasons == "exact" or told not in REASONS or gates:
+        if self.profile.reasons == "exact" or gates or told not in applying(before, command):
             rule = "SCHED-001" if gates else "STEP-002"
             text = f"{name} was rejected for {brief(told)}; the law says {law.reason}"
             return Divergence("another reason", (rule, law.rule), name, text, (Row("reason", law.reason, brief(told)),))
@@ -251,6 +262,20 @@ class Judge:
                 return Divergence(kind, rules, name, f"after {name} the {field} are not what the law says", rows)
         return None
 
+    def out_of_scope(self, divergence: Divergence) -> bool:
+        named = {text.split(" ")[0] for text in divergence.invariants}
+        return divergence.rule in self.profile.rules and named <= self.profile.rules
+
+    def other_reading(self, before: State, command: Command, told: Any, *, whole: bool = True) -> State | None:
+        """The state after the step in a reading that the profile allows, if the runtime did as that one says."""
+        for name in self.profile.readings:
+            with swapped(*all_swaps(READINGS[name])):
+                law = step(before, command)
+            if self.outcome(before, command, law, told, whole=whole) is None:
+                self.excuse(f"latitude.readings {name}")
+                return law.state if isinstance(law, Accepted) else before
+        return None
+
     def same_state(self, kind: str, rule: str, law: State, told: Any, command: str, text: str) -> Divergence | None:
         """What is wrong with a state that should be this one."""
         rows = self.rows(plain_state(law), told)
@@ -258,6 +283,18 @@ class Judge:
             return None
         fields = blamed([row.field for row in rows], ())
         return Divergence(kind, (rule, *fields), command, text, rows, broken_state(told))
+
+
+def applying(before: State, command: Command) -> frozenset[str]:
+    """The reasons that apply. Of a row that is over or not there, any that this command can be rejected with."""
+    reasons = expected(before, command).reasons
+    return reasons | reasons_of(command_name(command)) if reasons & NO_ROW else reasons
+
+
+NO_ROW: Final = frozenset(
+    {"run_unknown", "run_not_active", "record_missing", "event_unknown", "handler_unknown", "no_request"}
+)
+"""What else is wrong about it is a matter of where one looks first."""
 
 
 def specific(fired: tuple[str, ...]) -> tuple[str, ...]:
