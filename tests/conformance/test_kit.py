@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -16,15 +17,19 @@ from keepkernel.cli import app
 from keepkernel.fuzz.commands import WrongUsage
 from keepkernel.fuzz.conformance import profile, result, run, tours, vectors
 from keepkernel.fuzz.conformance.behaviour import Worldly
+from keepkernel.fuzz.conformance.channel import Channel, Trouble
 from keepkernel.fuzz.conformance.play import Do, Found, Kill, Meet, Player, Recover, Script
 from keepkernel.fuzz.conformance.profile import PLAIN, Profile
 from keepkernel.fuzz.conformance.rules import blamed
 from keepkernel.fuzz.conformance.suite import QUICK, Chooser, Progress, Suite, crash_scripts, point_scripts, stories
+from keepkernel.fuzz.conformance.verdict import Judge
 from keepkernel.kernel import commands as c
 from keepkernel.kernel.codec import from_plain, to_plain
 from keepkernel.kernel.policy import Policy
 from keepkernel.kernel.step import step
 from keepkernel.kernel.types import Accepted, Declaration, Key, Publication, State, new_workflow
+from keepkernel.spec.readings import READINGS, all_swaps
+from keepkernel.spec.variants import swapped
 
 DRIVER = [sys.executable, str(Path(__file__).parent / "drivers" / "wrapped.py")]
 FILE = Declaration("file", "consumer", ("mail",), has_mutate=True)
@@ -40,6 +45,13 @@ BEGUN = (
     c.Mutating(5, "r1"),
 )
 SENT = (*BEGUN, c.RecordMutation(6, "r1", "sheets.append", "{}", True), c.SendMutation(7, "r1"))
+
+
+SENT_STATE = NEW = new_workflow("w")
+for one in SENT:
+    accepted = step(SENT_STATE, one)
+    assert isinstance(accepted, Accepted)
+    SENT_STATE = accepted.state
 
 
 def script(*commands: c.Command) -> Script:
@@ -172,6 +184,35 @@ def test_a_difference_is_blamed_on_the_rule_that_speaks_of_it(field: str, fired:
     assert blamed([field], fired)[0] == rule
 
 
+def test_what_json_tells_apart_is_a_difference() -> None:
+    """For Python 1, 1.0 and true are equal; a schema, and most other languages, tell them apart."""
+    judge, command = Judge(PLAIN), DEPLOYED[0]
+    law = step(NEW, command)
+    assert judge.outcome(NEW, command, law, to_plain(law)) is None
+    for text, field in (('"dirty": 1', "handlers.dirty"), ('"next_seq": 1.0', "next_seq")):
+        told = re.sub(f'"{field.split(".")[-1]}": [a-z0-9]+', text, json.dumps(to_plain(law)))
+        found = judge.outcome(NEW, command, law, json.loads(told))
+        assert found is not None
+        assert [row.field for row in found.rows] == [field]
+
+
+def test_a_reason_that_does_not_apply_is_a_divergence() -> None:
+    judge, command = Judge(PLAIN), c.RunNow(1, "file")
+    ended = step(SENT_STATE, c.ApplyMutation(8, "r1", "call"))
+    assert isinstance(ended, Accepted)
+    for before, said, reason, holds in (
+        (SENT_STATE, c.SendMutation(99_999, "r1"), "send_by_passed", True),  # It is late, too.
+        (SENT_STATE, c.SendMutation(8, "r1"), "send_by_passed", False),
+        (SENT_STATE, c.SendMutation(8, "r1"), "title_missing", False),
+        (ended.state, c.ApplyMutation(9, "gone", "call"), "author", True),  # There is no such row to look at.
+        (ended.state, c.ApplyMutation(9, "gone", "call"), "title_missing", False),
+        (NEW, command, "handler_unknown", True),
+    ):
+        told = {"type": "rejected", "reason": reason}
+        found = judge.outcome(before, said, step(before, said), told)
+        assert (found is None) == holds, (said, reason)
+
+
 def test_a_duplicate_is_worse_than_the_letter(runs: Runs) -> None:
     player = runs("--fault", "phase-before-ledger")
     found = player.play(FAULTS["phase-before-ledger"][1])
@@ -268,6 +309,18 @@ def test_bad_manners_are_told_as_such_and_the_run_goes_on(runs: Runs, manners: s
     assert player.play(script(*BEGUN)) is None
 
 
+def test_a_driver_that_does_not_read_holds_nobody_up() -> None:
+    hello = {"id": 1, "protocol": 1, "name": "deaf", "version": "1"}
+    code = f"import time; print({json.dumps(hello)!r}, flush=True); time.sleep(60)"
+    channel = Channel([sys.executable, "-c", code], "transitions", 0.5)
+    try:
+        channel.start()
+        with pytest.raises(Trouble, match="did not read"):
+            channel.ask("do", {"command": "x" * 2**20})
+    finally:
+        channel.close()
+
+
 def test_what_is_unsupported_is_told_once_and_counted_then(runs: Runs) -> None:
     player = Player([*DRIVER, "--manners", "unsupported"], PLAIN, 30)
     try:
@@ -296,6 +349,9 @@ LIVES = {
     "asks-early": ("SCHED-008", "ok", "ok", "silent"),
     "asked-when-told": ("SCHED-008", "ok", "ok", "silent", "slow"),
     "phase-before-ledger": ("REC-001", "ok", "ok", "killed late"),
+    "forgets-repair": ("SCHED-008", "script", "killed"),
+    "limits-are-logic": ("FAIL-001", "rate_limit"),
+    "producers-first": ("SCHED-002",),
 }
 
 
@@ -352,6 +408,11 @@ def test_a_runtime_with_other_words_conforms_by_its_profile(runs: Runs) -> None:
     assert player.judge.excused == {}
 
 
+def test_a_line_of_a_profile_is_not_used_by_one_that_begins_like_it() -> None:
+    words = profile.read({"names": {"own": "owner", "own_title": "title"}})
+    assert [*run.unused(words, {"names.own_title"})] == ["names.own"]
+
+
 def test_one_of_ours_may_have_a_name_in_each_place() -> None:
     assert profile.read({"names": {"run.why": "status", "events.stage": "status"}}).names["events.stage"] == "status"
 
@@ -377,6 +438,12 @@ def test_a_dotted_name_holds_in_one_place_alone() -> None:
         ({"names": {"a": "b"}}, "names.a"),
         ({"joined": [{"steps": ["begin"]}]}, "joined"),
         ({"name": 3}, "name is not a text"),
+        ({"names": 3}, "names is not a table"),
+        ({"state": []}, "state is not a table"),
+        ({"scope": "all"}, "scope is not a table"),
+        ({"values": {"status": 3}}, "values.status is not a table"),
+        ({"values": {"status": {"x": 3}}}, "values.status.x is not a text"),
+        ({"joined": [3]}, "joined"),
         ({"names": {"a": "title", "b": "title"}}, "names: a and b both stand for title"),
         ({"values": {"status": {"x": "active", "y": "active"}}}, "values.status: x and y both stand for active"),
     ],
@@ -491,6 +558,34 @@ def log_of(*commands: c.Command) -> list[dict[str, Any]]:
         state = outcome.state if isinstance(outcome, Accepted) else state
         made.append({"op": "do", "command": to_plain(command), "outcome": to_plain(outcome)})
     return made
+
+
+READING = (*BEGUN, c.Mutated(6, "r1"), c.Emitting(7, "r1"), c.EndRun(8, "r1", "paused:transient"), c.Pause(9))
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [('[latitude]\nreadings = ["empty-outcome-retried"]', 0), ('[latitude]\nmessages = "free"', 1)],
+)
+def test_a_reading_that_the_profile_allows_is_excused_in_a_log(tmp_path: Path, text: str, code: int) -> None:
+    with swapped(*all_swaps(READINGS["empty-outcome-retried"])):
+        lines = log_of(*READING)
+    assert checked(tmp_path, lines, text) == code
+
+
+@pytest.mark.parametrize(("text", "code"), [('[scope]\nrules = ["SCHED-005"]', 0), ("", 1)])
+def test_a_log_goes_on_after_what_is_out_of_scope(tmp_path: Path, text: str, code: int) -> None:
+    lines = log_of(*DEPLOYED, c.Publish(2, Publication(MAIL, "Mail", "{}")), c.Pause(3))
+    for one in lines[-2:]:
+        one["outcome"]["state"]["handlers"][0]["wake_at"] = 7
+    assert checked(tmp_path, lines, text.replace("SCHED-005", "SCHED-007")) == code
+
+
+def checked(folder: Path, lines: list[dict[str, Any]], profile: str) -> int:
+    (folder / "a.ndjson").write_text("\n".join(map(json.dumps, lines)))
+    (folder / "p.toml").write_text(profile)
+    options = ["--log", str(folder / "a.ndjson"), "--profile", str(folder / "p.toml")]
+    return CliRunner().invoke(app, ["conform", *options]).exit_code
 
 
 @pytest.mark.parametrize("line", [b"\xff\xfe", b"[" * 100_000, b"[1]", b'"text"'])

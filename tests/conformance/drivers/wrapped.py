@@ -111,6 +111,7 @@ FAULTS: dict[str, Fault] = {
 STORE_FAULTS = (
     "forgets-last", "no-recovery", "rejection-writes", "sends-again", "sends-first", "forgets-result", "own-words",
     "appends-to-half-a-line", "reuses-ids", "asks-early", "asked-when-told", "forgets-reset",
+    "forgets-repair", "limits-are-logic", "producers-first",
 )  # fmt: skip
 MANNERS = (
     "hang", "die", "garble", "disorder", "flood", "unsupported", "error", "close", "surrogate", "number", "list",
@@ -251,8 +252,13 @@ class Driver:
         while True:
             state = self.store.state
             following = respond.advance(state, self.now) or schedule(state, self.now, self.fresh())
+            if isinstance(following, c.CreateRun) and self.fault == "producers-first":
+                due = [h.declared.name for h in state.handlers if 0 <= h.due_at <= self.now]
+                following = following._replace(handler=(*due, following.handler)[0])
             if isinstance(following, Wait | Idle):
                 kept = upkeep(state, self.now + (self.fault == "asks-early"))
+                if isinstance(kept, Repair) and self.fault == "forgets-repair":
+                    return until(following)
                 if isinstance(kept, Repair) and declined:
                     return until(following)
                 if isinstance(kept, Reconcile | Repair):
@@ -298,6 +304,8 @@ class Driver:
     def told(self, effect: CallHandler | Send | Reconcile, answer: dict[str, Any]) -> None:
         if isinstance(effect, Reconcile) and self.fault == "asked-when-told":
             effect = effect._replace(asked_at=self.now)
+        if answer.get("failure") == "rate_limit" and self.fault == "limits-are-logic":
+            answer["failure"] = "limit"
         value = from_plain(ANSWERS[answer.pop("type")], answer)
         for command in respond.respond(self.store.state, effect, value, self.now):
             if not self.submit(command):
