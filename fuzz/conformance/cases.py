@@ -185,7 +185,7 @@ def malformed() -> Iterator[c.Deploy]:
 
 
 def in_depth() -> Iterator[Case]:
-    """Guards that no sequence of commands comes to: a commit whose record is open, a retry in a session that is spent."""
+    """Guards that no commands lead to: a commit whose record is open, a retry in a session that is spent."""
     for policy, commands in scripts():
         for case in played("demo", policy, commands):
             state, command = case.before, case.command
