@@ -42,7 +42,8 @@ FEATURES: Final[dict[str, str]] = {
 
 ALL: Final = frozenset(FEATURES)
 BOOKKEEPING: Final = frozenset({"counts", "budget", "manual", "redeploy"})
-"""What multiplies every space and touches little: explored in a set-up of its own."""
+PERMISSION: Final = frozenset({"crash", "failures", "permission", "approval", "pause", "skip", "republish", "probe"})
+"""What multiplies every space and touches little: explored in set-ups of its own."""
 CORE: Final = ALL - BOOKKEEPING - {"coalesced", "permission"}
 
 
@@ -122,7 +123,7 @@ SETUPS: Final[dict[str, Setup]] = {
     s.name: s
     for s in (
         Setup("main", "a producer and a consumer", (POLL, FILE), ("mail",), 1, CORE),
-        Setup("consumer", "one consumer", (FILE,), ("mail",), 1, CORE | {"permission"}),
+        Setup("consumer", "one consumer", (FILE,), ("mail",), 1, CORE),
         Setup("chain", "two chained consumers", (FILE, SINK), ("mail", "out"), 1, CORE),
         Setup("batch", "a batch of two", (FILE,), ("mail",), 2, CORE, whole_batch=True),
         Setup("no-mutate", "a consumer without mutate", (NOTE,), ("mail",), 1, CORE),
@@ -133,6 +134,14 @@ SETUPS: Final[dict[str, Setup]] = {
             ("mail",),
             1,
             BOOKKEEPING | {"crash", "failures", "wake", "probe"},
+        ),
+        Setup(
+            "permission",
+            "a tool that is not granted yet",
+            (FILE,),
+            ("mail",),
+            1,
+            PERMISSION,
         ),
         Setup(
             "coalesced",

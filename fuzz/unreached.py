@@ -16,6 +16,7 @@ WITHOUT_RECORD: Final = (
 
 EXPECTED: Final[dict[str, dict[str, str]]] = {
     "consumer": {"INV-012": NO_NEW_EVENTS},
+    "permission": {"INV-012": NO_NEW_EVENTS},
     "batch": {"INV-012": NO_NEW_EVENTS},
     "no-reconcile": {"INV-012": NO_NEW_EVENTS},
     "no-mutate": {"INV-012": NO_NEW_EVENTS, **dict.fromkeys(WITHOUT_RECORD, NO_MUTATE)},

@@ -42,6 +42,7 @@ class Search(NamedTuple):
 PLAN: Final = (
     Search("no-mutate", 1),
     Search("no-reconcile", 1),
+    Search("permission", 1),
     Search("consumer", 1),
     Search("batch", 2),
     Search("coalesced", 1),

@@ -130,7 +130,7 @@ class Space:
             if field in ("now", "asked_at", "wake_at", "due_at") and value:
                 changes[field] = value - NOW + clock
             elif field in ("run", "session", "retry_of"):
-                changes[field] = names[value]
+                changes[field] = names[value] if value else value
         return command._replace(**changes)
 
     def taken(self, way: Way, place: Place) -> tuple[Command | None, Place] | None:

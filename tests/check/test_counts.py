@@ -26,6 +26,8 @@ SPACES: list[object] = [
     pytest.param("no-mutate", 1, "honest"),
     pytest.param("bookkeeping", 1, "honest", marks=SLOW),
     pytest.param("no-reconcile", 1, "honest"),
+    pytest.param("permission", 1, "honest"),
+    pytest.param("permission", 1, "adversary"),
     pytest.param("coalesced", 1, "honest"),
     pytest.param("main", 1, "adversary"),
     pytest.param("consumer", 1, "adversary"),

@@ -129,7 +129,8 @@ def granted_by_default(state: State, tool: str) -> GrantMode | None:
 
 
 def test_a_tool_that_nobody_granted_is_caught() -> None:
-    assert broken(explore("consumer", swaps=(Swap(permission, granted_by_default),), stop_at_first=True)) == ["INV-018"]
+    result = explore("permission", swaps=(Swap(permission, granted_by_default),), stop_at_first=True)
+    assert broken(result) == ["INV-018"]
 
 
 def reserve_of_any_topic(state: State, run: str, consumer: Declaration, keys: tuple[Key, ...]) -> State:
