@@ -22,6 +22,7 @@ from .engine import Workers
 from .outline import Outline, Place
 
 SOURCE_MAX: Final = 1_000_000
+DEEPEST: Final = 500
 NAME: Final = re.compile(r"\w[\w.:-]{0,99}")
 NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
 TOLD_PLACE: Final = re.compile(r" \(line (\d+), column (\d+)\)$")
@@ -66,6 +67,8 @@ def load(source: str, tools: Collection[str], workers: Workers, wall_ms: int = 5
         raise BadScript([_broken(said.message)])
     assert isinstance(said, Returned)
     outline = Outline(source)
+    if outline.deeper(DEEPEST):
+        raise BadScript([Problem(f"the file nests deeper than {DEEPEST} levels", "Take it apart")])
     declared = json.loads(said.value or "null")
     if not isinstance(declared, dict) or not outline.exports:
         remedy = "End it with: export default Keep.workflow({name, topics, producers, consumers})"
@@ -91,6 +94,11 @@ def _warnings(outline: Outline) -> Iterator[Problem]:
     for name, owners, place in outline.shared_variables():
         message = f"{', '.join(owners)} assign {name}, and none sees what another assigned: each call begins anew"
         yield Problem(message, "Return it as state, pass it in data, or publish it", place)
+    for name, place in outline.lost_promises():
+        who, remedy = (f"nobody awaits {name}", "Await it, or return it")
+        if not name:
+            who, remedy = ("forEach awaits no function", "Call it in a loop that awaits it: for (const … of …)")
+        yield Problem(f"{who}, so what it throws is lost in silence", remedy, place)
 
 
 def kind(value: Any) -> str:

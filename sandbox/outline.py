@@ -16,6 +16,19 @@ ASSIGNMENTS: Final = {
     "update_expression": "argument",
 }
 """Node that assigns -> its field that is assigned to."""
+DECLARED: Final = {
+    "arrow_function": "parameter",
+    "assignment_pattern": "left",
+    "catch_clause": "parameter",
+    "class_declaration": "name",
+    "for_in_statement": "left",
+    "function_declaration": "name",
+    "generator_function_declaration": "name",
+    "object_assignment_pattern": "left",
+    "pair_pattern": "value",
+    "variable_declarator": "name",
+}
+"""Node that declares -> its field that is declared."""
 STRAIGHT: Final = frozenset(
     {
         "arguments", "array", "assignment_expression", "await_expression", "call_expression", "expression_statement",
@@ -24,6 +37,11 @@ STRAIGHT: Final = frozenset(
     }
 )  # fmt: skip
 """What makes the call whenever it is reached: no branch, and no function that others may call."""
+DROPS: Final = frozenset(
+    {"binary_expression", "expression_statement", "parenthesized_expression", "sequence_expression",
+     "ternary_expression", "unary_expression"}
+)  # fmt: skip
+"""What a promise gets lost in, when it is all of a statement."""
 IDLE: Final = frozenset({"break_statement", "comment", "continue_statement", "empty_statement", "function_declaration"})
 
 
@@ -55,11 +73,20 @@ class Outline:
     """One file. Nothing here fails for what is in it: what is not found is not told."""
 
     def __init__(self, source: str) -> None:
-        self.root = Parser(JAVASCRIPT).parse(source.encode()).root_node
+        text = source.encode()
+        self.root = Parser(JAVASCRIPT).parse(text).root_node
+        self._lines = text.split(b"\n")
         self._names = dict(self._declarations())
         exported = [self._resolve(node) for node in self._exported()]
         self.exports = bool(exported)
         self.declaration = next((node for node in exported if node is not None and node.type == "object"), None)
+
+    def deeper(self, than: int) -> bool:
+        """Whether anything in it nests deeper; to look for the parent of a node takes as long as it is deep."""
+        level = [self.root]
+        for _ in range(than):
+            level = [inner for node in level for inner in node.named_children]
+        return bool(level)
 
     # -- places
 
@@ -74,7 +101,7 @@ class Outline:
             if member is None:
                 break
             found, node = member, self._value(member)
-        return _place(found)
+        return self._place(found)
 
     def functions(self) -> Iterator[tuple[str, Node]]:
         """Every function of a handler, by the name `handler` or `consumer.phase`."""
@@ -104,7 +131,7 @@ class Outline:
             first = _first_parameter(function)
             if function.id in handlers or (first is not None and _text(first) == "ctx"):
                 ctx = _context(function)
-                found |= {node.id: use for node in _walk(function) if (use := _use(node, ctx)) is not None}
+                found |= {node.id: use for node in _walk(function) if (use := self._use(node, ctx)) is not None}
         return sorted(found.values(), key=lambda use: use.place)
 
     def shared_variables(self) -> list[tuple[str, list[str], Place]]:
@@ -115,7 +142,7 @@ class Outline:
             for name in {_assigned(node) for node in _walk(function)} - own:
                 if name in self._names and self._names[name].type not in FUNCTIONS:
                     writers.setdefault(name, []).append(owner)
-        return [(name, owners, _place(self._names[name])) for name, owners in writers.items() if len(owners) > 1]
+        return [(name, owners, self._place(self._names[name])) for name, owners in writers.items() if len(owners) > 1]
 
     def after_mutations(self) -> list[Place]:
         """Statements of a mutate that stand behind a call of a tool, and so never run (SCRIPT-003)."""
@@ -123,15 +150,73 @@ class Outline:
         for name, function in self.functions():
             ctx = _context(function)
             for node in _walk(function) if name.endswith(".mutate") else ():
-                use = _use(node, ctx)
+                use = self._use(node, ctx)
                 call = node.parent if use is not None and use.method else None
                 called = call is not None and call.child_by_field_name("function") == node
                 after = _statement_after(call) if call is not None and called else None
                 if after is not None:
-                    found.append(_place(after))
+                    found.append(self._place(after))
         return found
 
+    def lost_promises(self) -> list[tuple[str, Place]]:
+        """Calls of the file's own async functions, by name, whose promises nobody has; no name: forEach drops them."""
+        given: dict[str, list[Node | None]] = {}
+        for node in _walk(self.root):
+            if _declares(node):
+                given.setdefault(_text(node), []).append(_given(node))
+            elif name := _assigned(node):
+                given.setdefault(name, []).append(None)
+        found = []
+        for call in _dropped_calls(self.root):
+            callee, first = call.child_by_field_name("function"), _first_argument(call)
+            if callee is not None and self._is_async(callee, given):
+                named = callee.type != "parenthesized_expression"
+                found.append(("".join(_text(callee).split()) if named else "this function", self._place(call)))
+            elif callee is not None and first is not None and _method(callee) == "forEach":
+                found += [("", self._place(first))] if self._is_async(first, given) else []
+        return sorted(found, key=lambda lost: lost[1])
+
+    def _is_async(self, node: Node, given: dict[str, list[Node | None]]) -> bool:
+        """Whether this is an async function for certain: of a name, wherever in the file it is declared or assigned."""
+        if node.type == "parenthesized_expression":
+            return len(node.named_children) == 1 and _async(node.named_children[0])
+        if node.type == "identifier":
+            values = given.get(_text(node), [])
+        elif node.type == "member_expression":
+            owner = node.child_by_field_name("object")
+            owners = given.get(_text(owner), []) if owner is not None and owner.type == "identifier" else []
+            values = [self._follow(value, _method(node)) for value in owners]
+        else:
+            return _async(node)
+        return bool(values) and all(map(_async, values))
+
     # -- reading the tree
+
+    def _place(self, node: Node) -> Place:
+        """Columns are counted in characters, where the tree counts bytes."""
+        row, column = node.start_point
+        return Place(row + 1, len(self._lines[row][:column].decode(errors="replace")) + 1)
+
+    def _use(self, node: Node, ctx: Context) -> Use | None:
+        if node.type == "identifier" and _text(node) in ctx.parts:
+            return self._call(node, ctx.parts[_text(node)])
+        if node.type != "member_expression":
+            return None
+        owner, method = node.child_by_field_name("object"), _text(node.child_by_field_name("property"))
+        if owner is None:
+            return None
+        if owner.type == "member_expression" and ctx.name and _text(owner.child_by_field_name("object")) == ctx.name:
+            return Use(_text(owner.child_by_field_name("property")), method, None, self._place(node))
+        if owner.type == "identifier" and _text(owner) in ctx.parts:
+            return Use(ctx.parts[_text(owner)], method, None, self._place(node))
+        return self._call(node, method) if _text(owner) == ctx.name else None
+
+    def _call(self, node: Node, name: str) -> Use | None:
+        """A part of the context, where it is called."""
+        parent = node.parent
+        if parent is None or parent.type != "call_expression" or parent.child_by_field_name("function") != node:
+            return None
+        return Use(name, "", _plain_text(_first_argument(parent)), self._place(node))
 
     def _declarations(self) -> Iterator[tuple[str, Node]]:
         """What the file declares at its top, by name."""
@@ -199,16 +284,6 @@ def _text(node: Node | None) -> str:
     return "" if node is None or node.text is None else node.text.decode()
 
 
-def _place(node: Node) -> Place:
-    """Columns are counted in characters, where the tree counts bytes."""
-    row, column = node.start_point
-    root = node
-    while root.parent is not None:
-        root = root.parent
-    before = (root.text or b"")[node.start_byte - root.start_byte - column : node.start_byte - root.start_byte]
-    return Place(row + 1, len(before.decode(errors="replace")) + 1)
-
-
 def _key(member: Node) -> str | None:
     """The name of a member of an object."""
     if member.type == "shorthand_property_identifier":
@@ -255,29 +330,14 @@ def _taken(member: Node) -> tuple[str, str]:
     return "", ""
 
 
-def _use(node: Node, ctx: Context) -> Use | None:
-    if node.type == "identifier" and _text(node) in ctx.parts:
-        return _call(node, ctx.parts[_text(node)])
-    if node.type != "member_expression":
-        return None
-    owner, method = node.child_by_field_name("object"), _text(node.child_by_field_name("property"))
-    if owner is None:
-        return None
-    if owner.type == "member_expression" and ctx.name and _text(owner.child_by_field_name("object")) == ctx.name:
-        return Use(_text(owner.child_by_field_name("property")), method, None, _place(node))
-    if owner.type == "identifier" and _text(owner) in ctx.parts:
-        return Use(ctx.parts[_text(owner)], method, None, _place(node))
-    return _call(node, method) if _text(owner) == ctx.name else None
+def _first_argument(call: Node) -> Node | None:
+    arguments = call.child_by_field_name("arguments")
+    return next(iter(arguments.named_children), None) if arguments is not None else None
 
 
-def _call(node: Node, name: str) -> Use | None:
-    """A part of the context, where it is called."""
-    parent = node.parent
-    if parent is None or parent.type != "call_expression" or parent.child_by_field_name("function") != node:
-        return None
-    arguments = parent.child_by_field_name("arguments")
-    first = next(iter(arguments.named_children), None) if arguments is not None else None
-    return Use(name, "", _plain_text(first), _place(node))
+def _method(callee: Node) -> str:
+    """What is called, of whatever it is called of."""
+    return _text(callee.child_by_field_name("property"))
 
 
 def _statement_after(call: Node) -> Node | None:
@@ -304,10 +364,44 @@ def _assigned(node: Node) -> str:
 
 
 def _declares(node: Node) -> bool:
-    """Whether an identifier is declared here, as a variable or a parameter."""
+    """Whether an identifier is declared here, as a variable, a parameter or a function."""
     parent = node.parent
     if node.type not in ("identifier", "shorthand_property_identifier_pattern") or parent is None:
         return False
-    if parent.type == "variable_declarator":
-        return parent.child_by_field_name("name") == node
-    return parent.type in ("formal_parameters", "object_pattern", "array_pattern", "arrow_function")
+    if parent.type in DECLARED:
+        return parent.child_by_field_name(DECLARED[parent.type]) == node
+    return parent.type in ("formal_parameters", "object_pattern", "array_pattern", "rest_pattern")
+
+
+def _given(declared: Node) -> Node | None:
+    """What a declared name stands for, where the declaration says so."""
+    parent = declared.parent
+    if parent is None or parent.type == "function_declaration":
+        return parent
+    return parent.child_by_field_name("value") if parent.type == "variable_declarator" else None
+
+
+def _async(node: Node | None) -> bool:
+    """Whether this is a function that gives a promise and runs without being awaited, as generators do not."""
+    kinds = {child.type for child in node.children} if node is not None and node.type in FUNCTIONS else set()
+    return "async" in kinds and "*" not in kinds
+
+
+def _dropped_calls(root: Node) -> Iterator[Node]:
+    """Calls whose value nobody has, for it is a statement's, or void; `then` hands on what is thrown."""
+    stack = [node for node in _walk(root) if node.type == "expression_statement" or _void(node)]
+    while stack:
+        node = stack.pop()
+        if node.type in DROPS:
+            stack += [inner for inner in node.named_children if not _void(inner)]
+        elif node.type == "call_expression":
+            yield node
+            callee, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+            owner = callee.child_by_field_name("object") if callee is not None else None
+            handled = arguments is not None and len(arguments.named_children) > 1
+            if callee is not None and owner is not None and _method(callee) in ("then", "finally") and not handled:
+                stack.append(owner)
+
+
+def _void(node: Node) -> bool:
+    return node.type == "unary_expression" and _text(node.child_by_field_name("operator")) == "void"

@@ -161,6 +161,7 @@ def test_a_context_that_is_taken_apart_is_looked_through_as_well(workers: Watche
         ("let a = '\ud800'", None, "the file is too long or no text"),
         ("let a = 1;\0", None, "the file is too long or no text"),
         ("//" + "x" * 1_000_000, None, "the file is too long or no text"),
+        ("1" + "+1" * 600, None, "the file nests deeper than 500 levels"),
         ("export default Keep.workflow({name: 'w', topics: {}})", Place(1, 30), "the workflow has no handlers"),
         ("export default Keep.workflow({name: 1, topics: [], producers: {a() {}}})", Place(1, 31), "name is number"),
         ("export default Keep.workflow(3)", Place(1, 20), "TypeError: Keep.workflow takes an object"),
@@ -222,6 +223,75 @@ def test_variables_that_several_functions_assign_get_a_warning(workers: Watched)
     ]
     assert str(warnings[0]).startswith("line 1, column 22: file.prepare, file.next assign seen, and none sees what")
     assert str(Problem("a", "B?")) == "a. B?"
+
+
+LOST = """
+const api = { async send() {}, later: async () => {}, *each() {}, now() {} };
+async function help(ctx) { throw new Error("x"); }
+const aid = async (ctx) => { help(ctx); };
+async function* feed() {}
+let changed = async () => {};
+changed = () => {};
+export default Keep.workflow({
+  name: "w", topics: {mail: {}},
+  consumers: {file: Keep.consumer({
+    subscribe: ["mail"],
+    async prepare(ctx, state) {
+      BODY
+    },
+  })},
+});"""
+
+
+@pytest.mark.parametrize(
+    ("body", "lost"),
+    [
+        ("help(ctx);", "help"),
+        ("void aid(ctx);", "aid"),
+        ("if (state) (help(ctx));", "help"),
+        ("state && help(ctx);", "help"),
+        ("state ? 1 : aid?.(ctx);", "aid"),
+        ("help(ctx).then(() => {});", "help"),
+        ("help(ctx).then(() => {}).finally(() => {});", "help"),
+        ("api\n.send();", "api.send"),
+        ("api.later();", "api.later"),
+        ("(async () => { await help(ctx); })();", "this function"),
+        ("async function own() {} own();", "own"),
+        ("for (const one of []) { help(one); }", "help"),
+        ("[1].map((one) => { help(one); });", "help"),
+    ],
+)
+def test_a_promise_that_nobody_has_gets_a_warning(workers: Watched, body: str, lost: str) -> None:
+    first, second = load(LOST.replace("BODY", body), TOOLS, workers).warnings
+    assert str(first).startswith("line 4, column 30: nobody awaits help, so what it throws is lost in silence. Await")
+    assert second.message == f"nobody awaits {lost}, so what it throws is lost in silence"
+    place = Place(13, 7 + body.rindex(lost[:3] if lost != "this function" else "(async"))
+    assert (second.place, second.remedy) == (place, "Await it, or return it")
+
+
+def test_a_loop_that_awaits_nothing_gets_a_warning(workers: Watched) -> None:
+    for body in ("[ctx].forEach(async (one) => { await help(one); });", "[ctx].forEach(aid);"):
+        _, warning = load(LOST.replace("BODY", body), TOOLS, workers).warnings
+        assert (warning.place, warning.message.split(",")[0]) == (Place(13, 21), "forEach awaits no function")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "await help(ctx); return aid(ctx);",
+        "const going = help(ctx); await going;",
+        "await Promise.all([help(ctx), [1].map((one) => aid(one))]);",
+        "help(ctx).catch(() => {}); help(ctx).then(() => {}, () => {});",
+        "api.now(); api.each(); api.other(); feed(); changed(); state.help(); api['send']; help;",
+        "const own = (help) => { help(ctx); }; for (const aid of []) aid(); own();",
+        "try { state.x } catch ({ aid, ...help }) { help(); aid(); }",
+        "[1].forEach((one) => aid(one).catch(() => {}));",
+        "[1].forEach(() => {}); state.forEach(...state); (help, aid);",
+    ],
+)
+def test_a_promise_that_somebody_has_gets_none(workers: Watched, body: str) -> None:
+    source = LOST.replace("help(ctx); };", "await help(ctx); };").replace("BODY", body)
+    assert load(source, TOOLS, workers).warnings == ()
 
 
 def test_columns_count_characters(workers: Watched) -> None:
