@@ -121,10 +121,12 @@ class Webhook(Connector):
             ) as answer:
                 call.reach("webhook: answered")
                 answered = Answered(status=answer.status_code, body=body_of(answer))
-        except UNREACHED as error:
+        except httpx.RequestError as error:
             if left:
-                raise
-            raise NotDone(self.failure(error) or "network", f"the target was not reached: {error}") from error
+                raise Unclear(f"the call had left, and then: {type(error).__name__}: {error}") from error
+            if isinstance(error, UNREACHED):
+                raise NotDone(self.failure(error) or "network", f"the target was not reached: {error}") from error
+            raise
         if answer.is_success:
             return answered
         failure = {**REFUSALS, **self.definite}.get(answer.status_code)
@@ -137,8 +139,11 @@ class Webhook(Connector):
         """Ask the target, where it can be asked."""
         look = self.reconcile
         assert look is not None
-        with self._asked("GET", look.url.replace("{key}", call.name)) as answer:
-            answered = Answered(status=answer.status_code, body=body_of(answer))
+        try:
+            with self._asked("GET", look.url.replace("{key}", call.name)) as answer:
+                answered = Answered(status=answer.status_code, body=body_of(answer))
+        except httpx.RequestError as error:
+            raise Unclear(f"the target gave no answer: {type(error).__name__}: {error}") from error
         if answer.is_success:
             return answered
         if answer.status_code == look.missing:

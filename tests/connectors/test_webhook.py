@@ -133,15 +133,33 @@ def test_a_call_is_posted_with_its_key_and_found_again(target: Target) -> None:
     assert json.loads(found.result) == {"status": 200, "body": PARAMS["body"]}
 
 
-@pytest.mark.parametrize(
-    "behave", [apply_and_cut, apply_and_answer_half, apply_and_fail, apply_and_talk_nonsense], ids=lambda f: f.__name__
-)
+def apply_and_pack_badly(request: Requests) -> None:
+    request.keep()
+    request.answer(200, b"no gzip", **{"Content-Encoding": "gzip"})
+
+
+BREAKS = [apply_and_cut, apply_and_answer_half, apply_and_talk_nonsense, apply_and_pack_badly]
+
+
+@pytest.mark.parametrize("behave", [*BREAKS, apply_and_fail], ids=lambda f: f.__name__)
 def test_what_happened_is_never_called_failed(target: Target, behave: Callable[[Requests], None]) -> None:
     target.behave = behave
     it = connections(target)
     assert send(it, "it.post", PARAMS) == Unknown()
     assert NAME in target.done
     assert isinstance(reconcile(it, "it.post", PARAMS), Happened)
+
+
+@pytest.mark.parametrize("behave", [*BREAKS, cut], ids=lambda f: f.__name__)
+def test_a_connection_that_breaks_is_told_in_a_line(target: Target, behave: Callable[[Requests], None]) -> None:
+    target.behave = behave
+    heard = Heard()
+    it = alone(connections(target).connectors["it"], tell=heard)
+    assert send(it, "it.post", PARAMS) == Unknown()
+    [told] = heard
+    assert told.startswith("it.post: the call had left, and then: ")
+    assert told.endswith("; so it is unknown whether it happened")
+    assert "\n" not in told
 
 
 def test_a_cut_before_anything_happened_is_unknown_and_then_found_missing(target: Target) -> None:
@@ -244,8 +262,10 @@ def test_an_answer_that_is_no_answer(target: Target, status: int) -> None:
 
 def test_nobody_to_ask() -> None:
     look = {"url": f"http://127.0.0.1:{free_port()}/{{key}}", "missing": 404}
-    it = alone(Webhook(url="http://127.0.0.1:1/", reconcile=look), tell=Heard())
+    heard = Heard()
+    it = alone(Webhook(url="http://127.0.0.1:1/", reconcile=look), tell=heard)
     assert reconcile(it, "it.post", PARAMS) == AskAgain()
+    assert heard == ["it.post: the target gave no answer: ConnectError: [Errno 111] Connection refused"]
 
 
 # --- reads ---------------------------------------------------------------------------------------------
