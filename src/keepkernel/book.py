@@ -1,7 +1,9 @@
 """Reads a store for people: newest first, rows by their id, names by a part of them. It writes nothing."""
 
+import json
 from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from .kernel.ports import Store, Transition
@@ -9,6 +11,9 @@ from .kernel.types import Event, Key, Mutation, Run, State
 
 HIDDEN: Final = "."
 """Workflows with such a beginning are not the user's; no script can have such a name."""
+SCRIPTS: Final = f"{HIDDEN}scripts"
+"""The workflow that keeps the texts of all versions as its events, so that every store keeps them, and for good."""
+TOPIC: Final = "script"
 PAGE: Final = 2_000
 
 Row = TypeVar("Row")
@@ -91,6 +96,12 @@ class Chapter:
 
     def event(self, key: Key) -> Event | None:
         return self.store.get(self.workflow, key)
+
+    def file(self) -> Path | None:
+        """The file that the deployed version came from, if it is there still."""
+        kept = self.store.get(SCRIPTS, Key(TOPIC, self.state.version))
+        file = Path(json.loads(kept.payload)["file"]) if kept is not None else None
+        return file if file is not None and file.is_absolute() and file.is_file() else None
 
     def titles(self, keys: tuple[Key, ...]) -> list[str]:
         return [event.title for key in keys if (event := self.event(key))]

@@ -26,16 +26,20 @@ def news(change: Change) -> Iterator[Document]:
                         "text": f"{run.handler}: {plural(len(new), 'new input')}: {titles_of(new)}",
                         "count": len(new),
                     }
+            case c.Publish(publication=made):
+                if any(e.key == made.key for e in change.events):
+                    yield {**at, "kind": "inputs", "text": f"a person published: {made.title}", "count": 1}
             case c.CommitConsumer(publications=made) if retired.run and retired.run.reserved:
                 held = frozenset(retired.run.reserved)
-                titles = [e.title for e in change.events if e.key in held]
+                taken = [e for e in change.events if e.key in held]
+                titles = [e.title for e in taken]
                 came = [p.title for p in made] or [retired.run.title or f"done by {retired.run.handler}"]
                 yield {
                     **at,
                     "kind": "done",
                     "run": command.run,
                     "text": f"{listed(titles) or retired.run.title or retired.run.handler} → {listed(came)}",
-                    "count": len(titles),
+                    "count": sum(not e.causes for e in taken),  # What came of an input is not one more.
                 }
             case c.EndRun(status=status, message=message):
                 ended = retired.run or change.head.run

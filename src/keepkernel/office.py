@@ -1,7 +1,7 @@
 """Answers what people ask, and does what they decide: beside a running host, or alone with the store."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from .kernel.ports import Store, StoreError
 from .kernel.types import Key, Publication
 from .log import read_log
 from .sandbox import border
+from .sandbox.loader import suggestion
 from .settings import Unusable
 from .story import Document
 
@@ -23,6 +24,8 @@ Submit = Callable[[str, c.Command], Any]
 """Takes a workflow and a command, and gives what the kernel said to it."""
 Deploy = Callable[[str, str], Document]
 """Takes the text of a script and the name of its file."""
+Tools = Callable[[str], Collection[str] | None]
+"""Takes a workflow, and gives the names of the tools that there are; None where nobody knows."""
 
 
 def text(request: Document, name: str) -> str:
@@ -46,7 +49,13 @@ class Office:
     """One entry for every request; a request is a document, and so is the answer."""
 
     def __init__(
-        self, store: Store, submit: Submit, deploy: Deploy, log: Path | None, host: Document | None = None
+        self,
+        store: Store,
+        submit: Submit,
+        deploy: Deploy,
+        tools: Tools,
+        log: Path | None,
+        host: Document | None = None,
     ) -> None:
         self.book = Book(store)
         self.log = log
@@ -54,6 +63,7 @@ class Office:
         self.submit = submit
         self.host = host
         self.deploy = deploy
+        self.tools = tools
 
     def answer(self, request: Document) -> Document:
         """The answer, or `{"error": …}` when the request can not be understood or carried out."""
@@ -136,10 +146,15 @@ class Office:
         return self._do(found[0][0], kind(0, found[0][1]))
 
     def grant(self, request: Document) -> Document:
-        if not TOOL.fullmatch(text(request, "tool")):
-            raise Unusable(f"{text(request, 'tool')} is no tool; write connector.method, as in reports.insert")
-        command = c.Grant(0, text(request, "tool"), "ask" if request.get("ask") else "always")
-        return self._do(self.book.name(text(request, "workflow")), command)
+        tool, workflow = text(request, "tool"), self.book.name(text(request, "workflow"))
+        if not TOOL.fullmatch(tool):
+            raise Unusable(f"{tool} is no tool; write connector.method, as in reports.insert")
+        tools = self.tools(workflow)
+        told = self._do(workflow, c.Grant(0, tool, "ask" if request.get("ask") else "always"))
+        if tools is None or tool in tools:
+            return {**told, "warnings": []}
+        remedy = suggestion(tool, tools, "" if tools else "Configure one in keepkernel.toml")
+        return {**told, "warnings": [f"no connector provides {tool}. {remedy}"]}
 
     def skip(self, request: Document) -> Document:
         chapter, event = self.book.find_event(text(request, "event"), text(request, "workflow"))

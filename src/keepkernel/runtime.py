@@ -21,7 +21,7 @@ from .adapters.control import Control
 from .adapters.host import Host, Said, at_once
 from .adapters.service import Service, shared
 from .adapters.stores import open_store
-from .book import HIDDEN, Chapter
+from .book import HIDDEN, SCRIPTS, TOPIC, Chapter
 from .kernel import commands as c
 from .kernel.policy import Policy
 from .kernel.ports import Change, Store, StoreBusy
@@ -35,12 +35,9 @@ from .sandbox.bridge import Tool
 from .sandbox.engine import Limits, Workers
 from .sandbox.handlers import Scripts
 from .sandbox.loader import BadScript, Script, load
-from .settings import CONFIG, Place, Settings, Unusable, read_settings
+from .settings import CONFIG, Place, Settings, Unusable, is_beside, read_settings
 from .story import Document
 
-SCRIPTS: Final = f"{HIDDEN}scripts"
-"""The workflow that keeps the texts of all versions as its events, so that every store keeps them, and for good."""
-TOPIC: Final = "script"
 STDERR_MAX: Final = 2_000
 OPEN_S: Final = 5.0
 """A store that is busy may be so with a command that is about to end."""
@@ -117,7 +114,7 @@ class Archive:
         if self._store.create(SCRIPTS, Policy(json_max_chars=10**8)):
             self._submit(c.Deploy(0, "1", (TOPIC,), ()))
         version = version_of(script.source)
-        payload = json.dumps({"workflow": script.name, "file": file, "source": script.source})
+        payload = json.dumps({"workflow": script.name, "file": str(Path(file).absolute()), "source": script.source})
         self._submit(c.Publish(0, Publication(Key(TOPIC, version), f"{script.name} {version}", payload)))
         return version
 
@@ -279,7 +276,7 @@ class Runtime:
         self.service.start()
         if self.control is not None:
             host = {"pid": os.getpid(), "workflows": list(self.hosts)}
-            office = Office(self.store, self._submit, self._deploy, self.place.log, host)
+            office = Office(self.store, self._submit, self._deploy, self._tools, self.place.log, host)
             self.control.listen(office.answer)
 
     def _host(self, one: Given, workers: Workers) -> Host:
@@ -334,6 +331,9 @@ class Runtime:
     def _deploy(self, source: str, file: str) -> Document:
         script = checked_apart(source, file, self.tools.catalogue(), self.settings.limits)
         return self.archive.deploy(self._submit, script, file, self.settings.policy(script.name))
+
+    def _tools(self, workflow: str) -> Collection[str]:
+        return self.tools.catalogue()
 
     # -- what is told
 
@@ -446,6 +446,19 @@ class Repairs:
 # --- without a host ----------------------------------------------------------------------------------
 
 
+def tools_of(config: Path) -> Collection[str]:
+    with connections_of(config, lambda tool, text, key: None) as connections:
+        return connections.catalogue()
+
+
+def checked_alone(source: str, file: str, config: Path | None = None) -> tuple[Script, Policy]:
+    """The script of a file that is in order, and its numbers, by the settings beside it."""
+    path = config or Path(file).absolute().parent / CONFIG
+    settings = read_settings(path)
+    script = checked_apart(source, file, tools_of(path), settings.limits)
+    return script, settings.policy(script.name)
+
+
 @contextmanager
 def office_on(place: Place, config: Path | None = None) -> Iterator[Office]:
     """The office of a store that no host runs on."""
@@ -453,13 +466,18 @@ def office_on(place: Place, config: Path | None = None) -> Iterator[Office]:
     people = People(store)
 
     def deploy_here(source: str, file: str) -> Document:
-        path = config or Path(file).absolute().parent / CONFIG
-        settings = read_settings(path)
-        with connections_of(path, lambda tool, text, key: None) as connections:
-            script = checked_apart(source, file, connections.catalogue(), settings.limits)
-        return Archive(store, people).deploy(people.submit, script, file, settings.policy(script.name))
+        script, policy = checked_alone(source, file, config)
+        return Archive(store, people).deploy(people.submit, script, file, policy)
+
+    def tools_here(workflow: str) -> Collection[str] | None:
+        file = Chapter(store, workflow).file()
+        path = file.parent / CONFIG if file is not None and is_beside(place.url, file) else None
+        try:
+            return tools_of(path) if path is not None and path.exists() else None
+        except Unusable:  # Its secrets are elsewhere, perhaps; whoever runs it is told.
+            return None
 
     try:
-        yield Office(store, people.submit, deploy_here, place.log)
+        yield Office(store, people.submit, deploy_here, tools_here, place.log)
     finally:
         store.close()

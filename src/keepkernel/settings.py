@@ -140,6 +140,14 @@ def store_beside(folder: Path, settings: Settings) -> str:
     return settings.host.store if colon else f"duckdb:{folder / FOLDER / DEFAULT}"
 
 
+def is_beside(url: str, file: Path) -> bool:
+    """Whether a workflow file goes into this store when none is named."""
+    try:
+        return place_of(store_beside(file.parent, read_settings(file.parent / CONFIG))).url == url
+    except Unusable:
+        return False
+
+
 def find_store(folder: Path) -> str:
     """The store that is meant where none is named: of this folder, or of the only one right below it.
 

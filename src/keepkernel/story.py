@@ -5,6 +5,7 @@ Where a document says that something can be done, the kernel was asked: the comm
 
 import json
 import re
+import shlex
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
@@ -168,7 +169,7 @@ def standing(chapter: Chapter, now: int) -> tuple[str, list[str]]:
                 return f"access was refused: {in_words(error.message)}", [f"keepkernel reconnect {on}"]
             case "blocked", "logic":
                 return f"blocked: the script keeps failing: {in_words(error.message)}", [
-                    "keepkernel deploy FILE",
+                    deploying(chapter),
                     f"keepkernel retry {on}",
                 ]
             case "blocked", "host":
@@ -178,7 +179,7 @@ def standing(chapter: Chapter, now: int) -> tuple[str, list[str]]:
         return f"a fault of the host: {in_words(error.message)}", [f"keepkernel clear-error {on}"]
     if state.maintenance is not None:
         what = f"the script failed in {state.maintenance.handler}: {in_words(state.maintenance.message)}"
-        remedies = ["keepkernel deploy FILE", f"keepkernel retry {on}"]
+        remedies = [deploying(chapter), f"keepkernel retry {on}"]
         return (what if state.maintenance.run else "in maintenance, set by hand"), remedies
     if state.status != "active":
         told = {"draft": "nothing is deployed", "ready": "deployed, and not started", "paused": "paused by a person"}
@@ -186,7 +187,7 @@ def standing(chapter: Chapter, now: int) -> tuple[str, list[str]]:
     plan = schedule(state, now, "x")
     if isinstance(plan, Idle) and plan.reason == "handler_removed" and run:
         return f"{run.handler} has work to finish and is not in the script any more", [
-            "keepkernel deploy FILE",
+            deploying(chapter),
             f"keepkernel abandon {run.id}",
         ]
     if now < state.backoff_until:
@@ -198,6 +199,11 @@ def standing(chapter: Chapter, now: int) -> tuple[str, list[str]]:
     due = [max(row.wake_at, row.due_at) for row in state.handlers if max(row.wake_at, row.due_at) > now]
     ready = not isinstance(plan, Idle | Wait)
     return ("has work to do" if ready else f"idle until {when(min(due))}" if due else "idle"), []
+
+
+def deploying(chapter: Chapter) -> str:
+    file = chapter.file()
+    return f"keepkernel deploy {shlex.quote(str(file)) if file else 'FILE'}"
 
 
 def uncertain(state: State, record: Mutation, now: int) -> tuple[str, list[str]]:
@@ -426,7 +432,7 @@ def explain_event(chapter: Chapter, event: Event, now: int) -> Document:
     if event.status == "pending":
         words, remedies = standing(chapter, now)
         lines += ["It was given back, and waits." if earlier else "No run has taken it yet.", f"The workflow: {words}."]
-        remedies = [*remedies, f"keepkernel skip {event.key.id}"]
+        remedies = [*remedies, f"keepkernel skip {shlex.quote(event.key.id)}"]
         return story("event", chapter, f"{event.key.topic}/{event.key.id}", event.title, lines, remedies)
     if run is None:
         lines.append(who_gave_up(chapter, event))

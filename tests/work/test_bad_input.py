@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+from pathlib import Path
 
 import pytest
 from desk import Project
@@ -114,6 +115,35 @@ def test_what_makes_no_sense_is_told(words: tuple[str, ...], project: Project) -
 def test_a_request_that_makes_no_sense_is_told(project: Project, request_: dict[str, object], told: str) -> None:
     with office_on(place_of(project.store)) as office:
         assert told in office.answer(request_)["error"]
+
+
+def test_a_bad_script_leaves_no_store_behind(project: Project, tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    folder.mkdir()
+    (folder / "bad.js").write_text("export default 1")
+    assert "bad.js: the file exports no workflow" in project.keep("deploy", str(folder / "bad.js"), code=2).stderr
+    assert [path.name for path in folder.iterdir()] == ["bad.js"]
+    (folder / "good.js").write_text(project.file.read_text())
+    (folder / "keepkernel.toml").write_text(project.config.read_text().replace('"desk.py', '"../work/desk.py'))
+    project.keep("deploy", str(folder / "good.js"))
+    assert (folder / "work.db").exists()
+
+
+def test_a_grant_of_what_is_not_there_is_done_with_a_warning(project: Project) -> None:
+    assert project.ask("grant", "no.such")["warnings"] == []  # Of a folder that was copied nobody knows.
+    project.file.write_text(f"{project.file.read_text()}// mine")
+    project.run()
+    assert project.ask("grant", "desk.apend")["warnings"] == [
+        "no connector provides desk.apend. Did you mean desk.append?"
+    ]
+    assert "\nwarning: no connector provides no.such. Known are " in project.keep("grant", "no.such").stdout
+    assert project.ask("grant", "desk.shout")["warnings"] == []
+    project.config.write_text('[host]\nstore = "sqlite:work.db"')
+    assert project.keep("grant", "no.such").stdout.endswith("Configure one in keepkernel.toml\n")
+    project.config.write_text('[host]\nstore = "sqlite:work.db"\n[connectors.x]\nkind = "none"')
+    assert project.ask("grant", "no.such")["warnings"] == []  # Nobody knows what there is.
+    project.config.unlink()
+    assert project.ask("grant", "no.such")["warnings"] == []
 
 
 def test_a_bad_script_is_told_whole_with_places(project: Project) -> None:

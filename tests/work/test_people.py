@@ -6,6 +6,7 @@ import re
 import select
 import shutil
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from desk import Project
@@ -276,6 +277,46 @@ def test_a_script_that_failed_waits_for_a_new_version(project: Project) -> None:
     assert "deployed already" in project.keep("deploy", str(project.file)).stdout
     project.run()
     assert project.lines() == ["m1"]
+
+
+def test_the_file_to_deploy_is_named_if_it_is_of_this_store(project: Project, tmp_path: Path) -> None:
+    project.publish("m1", {"broken": True})
+    assert "you can: keepkernel deploy FILE\n" in project.run(1).stderr  # The folder was copied, with its store.
+    project.file.write_text(f"{project.file.read_text()}// mine")
+    project.run(1)
+    deploy = f"keepkernel deploy {project.file}"
+    assert f"you can: {deploy}\n" in project.run(1).stderr
+    assert f"you can: {deploy}\n" in project.keep("status", code=1).stdout
+    assert f"{deploy} --store {project.store}" in project.status(1)["remedies"]
+    copied = project.folder / "copied.db"
+    shutil.copy(project.folder / "work.db", copied)
+    told = project.keep("status", "--store", f"sqlite:{copied}", code=1).stdout
+    assert f"you can: keepkernel deploy FILE --store sqlite:{copied}\n" in told
+    project.file.rename(tmp_path / "moved.js")
+    assert "you can: keepkernel deploy FILE\n" in project.keep("status", code=1).stdout
+
+
+def test_a_title_is_never_taken_for_a_proposal(project: Project) -> None:
+    project.ask("publish", "mail", "it's", "--title", "keepkernel deploy 'x")
+    assert project.ask("inputs")["rows"][0]["title"] == "keepkernel deploy 'x"
+    assert any(
+        remedy.startswith("""keepkernel skip 'it'"'"'s'""") for remedy in project.ask("explain", "it's")["remedies"]
+    )
+
+
+def test_progress_counts_inputs_and_not_what_came_of_them(project: Project) -> None:
+    second = """notes: Keep.consumer({ subscribe: ["done"], async prepare(ctx) {
+      const events = await ctx.peek("done");
+      return { reservations: [{ topic: "done", ids: events.map((event) => event.messageId) }], data: {} };
+    } }), file: Keep"""
+    project.file.write_text(project.file.read_text().replace("file: Keep", second))
+    project.run()
+    project.publish("m1")
+    lines = [json.loads(line) for line in project.run(0, "--json").stdout.splitlines()]
+    assert [(line["text"], line["count"]) for line in lines if line["kind"] == "done"] == [
+        ("Mail m1 → Line 1 written", 1),
+        ("Line 1 written → done by notes", 0),
+    ]
 
 
 def test_the_repair_command_is_given_the_evidence_and_mends_the_script(project: Project) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from ..adapters.control import Busy, ControlError
 from ..book import Chapter
 from ..kernel.ports import StoreError
+from ..news import plural
 from ..runtime import GRACE_S, Runtime, Wanted
 from ..settings import CONFIG, Unusable, place_of, read_settings, store_beside
 from ..story import needs_person, standing
@@ -42,7 +43,7 @@ class Screen:
                 json.dumps(line) if self._as_json else f"{line['at'][11:19]}  {line['workflow']}  {told_by(line)}"
             )
             if self._terminal:
-                print(f"{self._new} new inputs, {self._done} done …", end="", file=sys.stderr, flush=True)
+                print(f"{plural(self._new, 'new input')}, {self._done} done …", end="", file=sys.stderr, flush=True)
 
     def _print(self, text: str) -> None:
         """Whoever closes the other end of a pipe wants no more, and the host ends in order."""
@@ -155,7 +156,7 @@ def told(runtime: Runtime, screen: Screen, store: str) -> int:
             return REFUSED
         chapter = Chapter(runtime.store, name)
         words, remedies = standing(chapter, now)
-        remedies = for_store(remedies, store) if store else remedies
+        remedies = for_store(remedies, store, runtime.place.url, proposed=True)
         if lane.standing.at == "elsewhere":
             words, remedies = lane.standing.reason, []
         needs = lane.standing.at == "elsewhere" or needs_person(chapter.state)

@@ -148,8 +148,8 @@ def show_story(answer: Document) -> None:
 def decided(answer: Document) -> str:
     if answer.get("unchanged"):
         return f"{answer['workflow']}: version {answer['version']} is deployed already"
+    warnings = "".join(f"\nwarning: {warning}" for warning in answer.get("warnings", ()))
     if "version" in answer:
-        warnings = "".join(f"\nwarning: {warning}" for warning in answer["warnings"])
         return f"{answer['workflow']}: version {answer['version']} deployed{warnings}"
     waits = "" if answer["host"] else "\nNo host is running; the next `keepkernel run` takes it up."
-    return as_typed(f"{answer['workflow']}: {MADE[answer['command']]}{waits}")
+    return as_typed(f"{answer['workflow']}: {MADE[answer['command']]}{waits}{warnings}")

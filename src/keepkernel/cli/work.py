@@ -41,7 +41,7 @@ def ask(store: str, request: Document, config: Path | None = None) -> Document:
     """Ask the host that runs, or the store itself when none does."""
     from ..adapters import control
     from ..kernel.ports import StoreBusy, StoreError
-    from ..runtime import office_on
+    from ..runtime import checked_alone, office_on
     from ..settings import Unusable, exists, find_store, place_of
 
     try:
@@ -54,8 +54,10 @@ def ask(store: str, request: Document, config: Path | None = None) -> Document:
                 answer = control.ask(place.socket, request)
                 break
             except control.NoHost:
-                if not exists(place) and request["do"] != "deploy":
-                    raise fail(f"there is no store {place.url}; begin with keepkernel run FILE") from None
+                if not exists(place):
+                    if request["do"] != "deploy":
+                        raise fail(f"there is no store {place.url}; begin with keepkernel run FILE") from None
+                    checked_alone(request["source"], request["file"], config)  # A bad file leaves no store behind.
             try:
                 with office_on(place, config) as office:
                     answer = office.answer(request)
@@ -68,16 +70,28 @@ def ask(store: str, request: Document, config: Path | None = None) -> Document:
         raise fail(str(error)) from None
     if "error" in answer:
         raise fail(str(answer["error"]))
-    return for_store(answer, store) if store else answer
+    told: Document = for_store(answer, store, place.url)
+    return told
 
 
-def for_store(value: Any, store: str) -> Any:
-    """What is proposed is for the store that was asked for, and says so."""
-    if isinstance(value, str) and value.startswith("keepkernel "):
-        return f"{value} --store {shlex.quote(store)}"
+def for_store(value: Any, store: str, url: str, proposed: bool = False) -> Any:
+    """What is proposed is for the store that was asked for, and says so; no file of another store is proposed."""
     if isinstance(value, dict):
-        return {name: for_store(inner, store) for name, inner in value.items()}
-    return [for_store(inner, store) for inner in value] if isinstance(value, list) else value
+        return {name: for_store(inner, store, url, name in ("remedies", "command")) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [for_store(inner, store, url, proposed) for inner in value]
+    if proposed and isinstance(value, str) and value.startswith("keepkernel "):
+        return f"{typed(value, url)} --store {shlex.quote(store)}" if store else typed(value, url)
+    return value
+
+
+def typed(command: str, url: str) -> str:
+    """A command that is proposed; a store that was copied still knows the file that it came with."""
+    from ..settings import is_beside
+
+    deploy = "keepkernel deploy "
+    named = shlex.split(command.removeprefix(deploy)) if command.startswith(deploy) else ["FILE"]
+    return command if named == ["FILE"] or is_beside(url, Path(*named)) else f"{deploy}FILE"
 
 
 def print_json(document: Document) -> None:
