@@ -25,6 +25,7 @@ import pytest
 from desk import KEEPKERNEL, Project
 
 from keepkernel.adapters import control
+from keepkernel.cli.running import Screen
 from keepkernel.settings import place_of
 
 LONG_S = 60.0
@@ -65,9 +66,12 @@ def test_commands_reach_a_host_that_runs(on_duckdb: Project) -> None:
         assert project.ask("status")["host"]["pid"] == host.pid
         project.publish("m1")
         assert host.stdout is not None
+        new = json.loads(next(line for line in host.stdout if '"inputs"' in line))
+        assert (new["text"], new["count"]) == ("a person published: Mail m1", 1)
         told = json.loads(next(line for line in host.stdout if '"done"' in line))
         assert told["text"] == "Mail m1 → Line 1 written"
         assert project.ask("inputs")["rows"][0]["came_of_it"] == "Line 1 written"
+        assert project.ask("grant", "desk.apend")["warnings"] != []
         project.keep("pause")
         project.publish("m2")
         project.publish("m3")
@@ -262,6 +266,16 @@ def test_a_pipe_that_closes_ends_the_host_in_order(project: Project) -> None:
     assert project.lines() == ["m1", "m2"]
 
 
+def test_progress_is_counted_in_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    screen = Screen(as_json=False)
+    for kind, count in (("inputs", 1), ("done", 1), ("done", 0), ("inputs", 2)):
+        screen.news({"at": "2026-01-01T00:00:00Z", "workflow": "w", "kind": kind, "text": "t", "count": count})
+    shown = capsys.readouterr().err.replace("\r\033[K", "\n").split("\n")
+    assert shown[1:3] == ["1 new input, 0 done …", "1 new input, 1 done …"]
+    assert shown[3:] == ["1 new input, 1 done …", "3 new inputs, 1 done …"]
+
+
 def test_ctrl_c_ends_a_host_in_order(project: Project) -> None:
     project.publish("m1")
     terminal = Terminal("run", str(project.file))
@@ -325,6 +339,12 @@ def test_kill_in_the_middle_and_the_same_command_again(tmp_path: Path) -> None:
     assert len(rows_of(demo)) < len(mails)
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     assert rows_of(demo) == mails
+    late = inbox / "1600000000.00.example"  # Its delivery began before that of all others, and ended now.
+    shutil.copy(inbox / mails[0], late)
+    subprocess.run([*KEEPKERNEL, "run-now", "pollMail"], check=True, stdout=subprocess.DEVNULL, cwd=tmp_path)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert rows_of(demo) == [late.name, *mails]
+    mails = rows_of(demo)
     told = subprocess.run(
         [*KEEPKERNEL, "inputs", "-n", "100"], check=True, capture_output=True, text=True, cwd=tmp_path
     ).stdout
