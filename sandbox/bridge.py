@@ -15,9 +15,10 @@ from typing import Any, Final, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from ..kernel.capabilities import Function, Operation, allowed
+from ..kernel.failures import FailureClass
 from ..kernel.respond import Failed
 from . import border
-from .engine import OVERDUE, NoWorker, Stopped, Workers
+from .engine import OVERDUE, Killed, NoWorker, Stopped, Workers
 
 MESSAGE_MAX: Final = 2_000
 LOG_END: Final = 100
@@ -148,7 +149,8 @@ def run(workers: Workers, job: Job, perform: Perform, log: list[str]) -> Returne
     except NoWorker as trouble:
         return Failed("host", str(trouble))
     except Stopped as stopped:
-        return Failed("limit", f"{job.function} of {job.handler} was stopped: {stopped}")
+        blamed: FailureClass = "network" if isinstance(stopped, Killed) else "limit"  # The line to it broke.
+        return Failed(blamed, f"{job.function} of {job.handler} was stopped: {stopped}")
 
 
 def _order(job: Job, workers: Workers) -> dict[str, Any]:

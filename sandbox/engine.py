@@ -1,6 +1,7 @@
 """Worker processes, from the host's side: start, talk in frames until a deadline, kill, replace."""
 
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -34,6 +35,15 @@ OVERDUE: Final = "it took longer than it may (SCRIPT-009)"
 
 class Stopped(Exception):
     """The worker was stopped, or died, before the call was over; the message says why."""
+
+
+class Killed(Stopped):
+    """Somebody outside ended the worker in the middle of a call: a trouble of the machine, not of a script."""
+
+
+FROM_OUTSIDE: Final = tuple(-number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP))
+"""Exit codes that no script can cause: the machine has no memory left, or a service is stopped with all its processes.
+An engine that breaks dies of other signals."""
 
 
 class NoWorker(Exception):
@@ -102,7 +112,10 @@ class Worker:
         # Its own exit code tells a crash from a kill, so it gets a moment to be gone.
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(1)
+        code = self.process.poll()  # Before it is killed from here.
         self.kill()
+        if code in FROM_OUTSIDE:
+            return Killed(f"somebody else ended its process ({signal.Signals(-code).name})")
         return Stopped(f"the engine died (exit code {self.process.returncode})")
 
     def drop(self) -> None:

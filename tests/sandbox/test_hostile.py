@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import pytest
 from boxed import LIMITS, LONG_MS, Watched, run_body, workflow
 
+from keepkernel.kernel.failures import classify
 from keepkernel.kernel.respond import Failed
 from keepkernel.sandbox import bridge
 from keepkernel.sandbox.bridge import Asked, Job, Returned
@@ -175,6 +177,37 @@ def test_a_worker_that_dies_in_the_middle_takes_its_run_with_it(workers: Watched
         "limit", f"prepare of h was stopped: the engine died (exit code {-signal.SIGBUS})"
     )
     assert run_body(workers, "prepare", CANARY, '{"n":1}', answer="[7]").said == Returned(CLEAN)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_a_worker_that_is_killed_from_outside_is_no_fault_of_its_script(
+    workers: Watched, number: signal.Signals
+) -> None:
+    """Out of memory, or a service that is stopped with all its processes: tried again later, and never repaired."""
+
+    def shot(asked: Asked) -> str:
+        os.kill(workers.last.process.pid, number)
+        return "null"
+
+    said = run_body(workers, "prepare", "await ctx.peek('mail'); for (;;);", answer=shot).said
+    assert said == Failed("network", f"prepare of h was stopped: somebody else ended its process ({number.name})")
+    assert classify(said.failure, sent=False).status == "paused:transient"
+    assert run_body(workers, "prepare", CANARY, '{"n":1}', answer="[7]").said == Returned(CLEAN)
+
+
+def test_a_worker_that_only_hangs_up_was_not_killed_by_others(
+    workers: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the host that has to end it then."""
+
+    def shot(asked: Asked) -> str:
+        os.kill(workers.last.process.pid, signal.SIGSTOP)
+        monkeypatch.setattr(workers.last, "_socket", dead)
+        return "null"
+
+    with socket.socket() as dead:  # Connected to nobody.
+        said = run_body(workers, "prepare", "await ctx.peek('mail'); for (;;);", answer=shot).said
+    assert said == Failed("limit", f"prepare of h was stopped: the engine died (exit code {-signal.SIGKILL})")
 
 
 def test_a_worker_that_dies_while_idle_is_replaced_and_nobody_is_blamed(workers: Watched) -> None:
