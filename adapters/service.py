@@ -179,26 +179,39 @@ class Lane:
             self._sleep(wait_ms / 1000)
 
     def _drive(self) -> None:
+        if self._take_over():
+            while self._go_on():
+                """Until it is to stop, or something breaks."""
+
+    def _take_over(self) -> bool:
+        """Whether it may drive its workflow now; False when it is to stop before another host lets go."""
         while not self._host.start(self.workflow):
             self._woken.clear()
             self._stand("elsewhere", "another host drives it")
             if self._stopping:
-                return
+                return False
             self._sleep(self._look_every_s)
         if len(self._breaks) >= BREAKS_MAX:
             message = f"the host broke off {len(self._breaks)} times: {self._breaks[-1]}"
             self._host.submit(self.workflow, at_once(BlockWorkflow(0, message)))
-        while True:
-            self._stand("work")
-            self._woken.clear()  # Whatever comes from now on is seen below, or ends the sleep.
-            self._run_errands()
-            if self._stopping and self._nothing_in_hand():
-                return
-            rest = self._host.turn(self.workflow)
-            if rest is not None:
-                self._breaks.clear()
-                self._outages = 0
-                self._rest(rest)
+        return True
+
+    def _go_on(self) -> bool:
+        """One turn, and the rest after it if there is one; False when it is to stop."""
+        self._stand("work")
+        self._woken.clear()  # Whatever comes from now on is seen below, or ends the sleep.
+        self._run_errands()
+        if self._stopping and self._nothing_in_hand():
+            return False
+        rest = self._host.turn(self.workflow)
+        if rest is not None:
+            self._forget_troubles()
+            self._rest(rest)
+        return True
+
+    def _forget_troubles(self) -> None:
+        self._breaks.clear()
+        self._outages = 0
 
     def _nothing_in_hand(self) -> bool:
         self._host.flush(self.workflow)
@@ -227,10 +240,12 @@ class Lane:
             self._changed()
 
     def _run_errands(self) -> None:
+        """Each once. What breaks in it leaves it where it is."""
         for _ in range(len(self._errands)):
-            errand = self._errands.popleft()
-            if not errand.run(self.workflow, self._host):
-                self._errands.append(errand)
+            if self._errands[0].run(self.workflow, self._host):
+                self._errands.popleft()
+            else:
+                self._errands.rotate(-1)
 
 
 def described(error: Exception) -> str:

@@ -12,13 +12,13 @@ import time
 from collections.abc import Iterator
 from itertools import count
 
+from keepkernel.fuzz.campaign import machine_of
 from keepkernel.fuzz.faults import CATALOGUE
-from keepkernel.fuzz.machines.levels import Level, beginning
+from keepkernel.fuzz.machines.levels import beginning
 from keepkernel.fuzz.machines.machine import STEPS, Failure, Watcher, scout
 from keepkernel.fuzz.machines.sandboxed import workers_of
 
-LIMITS = {"kernel": 30.0, "store": 120.0, "host": 120.0, "sandbox": 120.0}
-MACHINES: dict[str, Level] = {"kernel": "kernel", "store": "store", "host": "host", "sandbox": "host"}
+LIMITS = {"kernel": 30.0, "store": 120.0, "host": 120.0, "service": 120.0, "sandbox": 120.0}
 
 
 class Clocked(Watcher):
@@ -37,7 +37,7 @@ class Clocked(Watcher):
 
 def found(name: str, seed: int, limit: float) -> tuple[float, Failure | None]:
     """Time of one core until a fault is found."""
-    level = MACHINES[CATALOGUE[name].level]
+    level = machine_of(name)
     workers_of.cache_clear()  # Workers that were started with one fault in place are not for the next.
     with CATALOGUE[name].installed():
         watcher = Clocked(limit)

@@ -417,8 +417,8 @@ def checked(wanted: Wanted) -> None:
     if wanted.store != ALL:
         scheme = wanted.store.partition(":")[0]
         known("store", scheme, dict(stores.KINDS))
-        if wanted.level == "kernel":
-            wrong_usage("the kernel machine has no store; --store goes with --level store or host")
+        if wanted.level in ("kernel", "service"):
+            wrong_usage(f"the {wanted.level} machine has no other store; --store goes with --level store or host")
     if PROFILES[wanted.profile].backend:
         if wanted.level not in ("", "kernel"):
             wrong_usage("the profile crosshair is for --level kernel")

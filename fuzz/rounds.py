@@ -16,7 +16,7 @@ from .report import wrapped
 
 Json = dict[str, Any]
 
-LEVELS: Final = ("kernel", "store", "host")
+LEVELS: Final = ("kernel", "store", "host", "service")
 SECONDS: Final = 20.0
 HEAD: Final = ("fuzz", "examples", "steps", "rules", "points", "seconds", "verdict")
 

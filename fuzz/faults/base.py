@@ -12,7 +12,7 @@ from ...adapters import stores
 from ...sandbox import engine
 from ...spec.variants import Swap, swapped
 
-Level = Literal["kernel", "store", "host", "sandbox"]
+Level = Literal["kernel", "store", "host", "service", "sandbox"]
 
 ADAPTERS: Final = stores.__name__.rpartition(".")[0]
 

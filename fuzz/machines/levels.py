@@ -1,4 +1,4 @@
-"""The three machines by name, and failures as files: written, read, and lived again."""
+"""The machines by name, and failures as files: written, read, and lived again."""
 
 import json
 from collections.abc import Iterator
@@ -12,11 +12,12 @@ from .kernel import KernelLife
 from .life import Coverage, Scene
 from .machine import Begin, Failure, again
 from .places import ALL
+from .service import ServiceLife
 from .store import StoreLife
 from .values import ValuesLife
 
-Level = Literal["kernel", "store", "host", "values"]
-LEVELS: Final[tuple[Level, ...]] = ("kernel", "store", "host")
+Level = Literal["kernel", "store", "host", "service", "values"]
+LEVELS: Final[tuple[Level, ...]] = ("kernel", "store", "host", "service")
 """The machines of a campaign; `values` is for a solver."""
 FORMAT: Final = "keepkernel fuzz 1"
 
@@ -27,6 +28,7 @@ def beginning(level: Level, store: str = ALL) -> Begin:
         "kernel": KernelLife,
         "store": partial(StoreLife, url=store),
         "host": partial(HostLife, url=store),
+        "service": ServiceLife,
         "values": ValuesLife,
     }
 

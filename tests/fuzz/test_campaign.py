@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from keepkernel.cli import app
 from keepkernel.fuzz import campaign, faults
 from keepkernel.fuzz.campaign import Campaign, Wanted, fuzz
+from keepkernel.fuzz.machines.levels import LEVELS
 from keepkernel.kernel import events
 from keepkernel.kernel.types import State
 from keepkernel.spec.variants import Swap, swapped
@@ -48,7 +49,7 @@ def test_nothing_found(tmp_path: Path, quick: None, capsys: pytest.CaptureFixtur
     document = json.loads(capsys.readouterr().out)
     assert document["verdict"] == "not decided"
     assert document["failures"] == document["troubles"] == []
-    assert all(document["examples"][level] > 0 for level in ("kernel", "store", "host"))
+    assert all(document["examples"][level] > 0 for level in LEVELS)
     assert document["points"]
     before = campaign.remembered(tmp_path)
     assert before["lives"]["0"] > 0

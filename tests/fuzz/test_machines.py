@@ -31,7 +31,7 @@ from keepkernel.sandbox import handlers
 from keepkernel.sandbox.handlers import Performer
 from keepkernel.spec.variants import Swap, swapped
 
-LIVES = {"kernel": 120, "store": 6, "host": 25}
+LIVES = {"kernel": 120, "store": 6, "host": 25, "service": 60}
 
 
 def lived(level: Level, lives: int, steps: int = 60, store: str = "all") -> Watcher:

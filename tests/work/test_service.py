@@ -5,16 +5,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
+from typing import Any
 
 import pytest
 
 from keepkernel.adapters import service as services
+from keepkernel.adapters.clock import wall_clock_ms
 from keepkernel.adapters.host import Grain, Host, Said, at_once
 from keepkernel.adapters.memory import MemoryStore
-from keepkernel.adapters.service import Service, shared
+from keepkernel.adapters.service import LOOK_EVERY_S, Service, shared
+from keepkernel.fuzz.machines.choices import recorded
+from keepkernel.fuzz.machines.loom import Loom, Strand
 from keepkernel.kernel.commands import Command, Deploy, Pause, Publish, Resume
 from keepkernel.kernel.policy import Policy
-from keepkernel.kernel.ports import DamagedStore, Disconnected, Store
+from keepkernel.kernel.ports import Change, DamagedStore, Disconnected, Loaded, Store
 from keepkernel.kernel.respond import Answer, Failed, Finished, Pinned
 from keepkernel.kernel.schedule import Idle, Wait
 from keepkernel.kernel.types import Accepted, CallHandler, Declaration, Key, Publication, Rejected, State
@@ -60,10 +64,11 @@ class World:
         look_every_s: float = 3_600,
         policy: Policy = Policy(),  # noqa: B008 - an immutable value
         grain: Grain = "coalesced",
+        clock: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self.told: list[tuple[str, str]] = []
         self.functions = Functions()
-        self.memory = MemoryStore()
+        self.memory = MemoryStore(clock)
         self.store: Store = shared(self.memory, lambda change: self.service.wake(change.workflow))
         self.ids = count()
         self.grain = grain
@@ -309,3 +314,191 @@ def test_a_workflow_that_another_host_drives_is_left_alone() -> None:
     world.store.release(lease)
     eventually(lambda: world.statuses("w") == ["consumed"])
     assert world.service.stop(LONG_S)
+
+
+# --- with threads whose every switch is chosen, and time that passes when it is told to --------------
+
+
+@pytest.fixture
+def loom(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loom]:
+    loom = woven(monkeypatch)
+    yield loom
+    loom.unravel()
+
+
+def woven(monkeypatch: pytest.MonkeyPatch) -> Loom:
+    """One thread goes on until it sleeps, and then the next; whatever else is done is done in between."""
+    loom = Loom(recorded([]), 1_000_000, 0)
+    monkeypatch.setattr(services, "threading", loom)
+    return loom
+
+
+def world_of(loom: Loom, *workflows: str, grain: Grain = "coalesced") -> World:
+    world = World(*workflows, look_every_s=LOOK_EVERY_S, grain=grain, clock=lambda: loom.now)
+    world.service.start()
+    return world
+
+
+def time_passes(loom: Loom, seconds: float) -> None:
+    loom.settle()
+    loom.now += int(seconds * 1_000)
+    loom.settle()
+
+
+def asking(loom: Loom, world: World, command: Command, patience_s: float) -> list[Said]:
+    """A person who asks for something; the answer will be in the list."""
+    said: list[Said] = []
+    loom.Thread(lambda: said.append(world.service.submit("w", command, patience_s)), "person").start()
+    return said
+
+
+def test_whenever_something_is_published_it_is_taken_without_a_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every point at which the thread of a workflow can be overtaken, from its start to its first sleep."""
+    for point in count():
+        loom = woven(monkeypatch)
+        world = world_of(loom, "w")
+        asleep = not all(loom.step() for _ in range(point))
+        world.publish("w", "m1")
+        loom.settle()
+        statuses = world.statuses("w")
+        loom.unravel()
+        assert statuses == ["consumed"], f"published at point {point}"
+        if asleep:
+            assert point > 5
+            return
+
+
+def test_who_hears_of_a_change_finds_it_in_the_store() -> None:
+    world = World("w")
+    heard: list[tuple[int, int]] = []
+
+    def watch(change: Change) -> None:
+        heard.append((change.version, world.memory.load(change.workflow).version))
+
+    world.store = shared(world.memory, watch)
+    world.publish("w", "m1")
+    assert heard == [(3, 3)]
+
+
+def test_a_store_is_used_by_one_thread_at_a_time(loom: Loom) -> None:
+    class Slow(MemoryStore):
+        inside: list[str]
+
+        def load(self, workflow: str, command: Command | None = None) -> Loaded:
+            self.inside.append(workflow)
+            loom.pause()
+            return super().load(workflow, command)
+
+    slow = Slow()
+    slow.inside = []
+    store = shared(slow, lambda change: None)
+    slow.create("w", Policy())
+    one, two = (Strand(loom, lambda: store.load("w"), name) for name in "12")
+    one.start()
+    two.start()
+    while not slow.inside:
+        one.move()
+    for _ in range(10):
+        if two.can_move:
+            two.move()
+    assert slow.inside == ["w"]
+    loom.settle()
+    assert slow.inside == ["w", "w"]
+
+
+def test_a_lease_that_is_lost_is_taken_again_when_it_is_free(loom: Loom) -> None:
+    world = world_of(loom, "w")
+    time_passes(loom, 3_600)  # All of this process was stopped.
+    loom.now += 3_600_000
+    assert world.memory.lease("w", "another", 60_000) is not None
+    world.publish("w", "m1")
+    loom.settle()
+    assert world.service.lanes["w"].standing.at == "elsewhere"
+    assert world.statuses("w") == ["pending"]
+    time_passes(loom, 60)
+    assert world.statuses("w") == ["consumed"]
+    assert world.service.lanes["w"].running
+
+
+def test_what_broke_long_ago_does_not_count(loom: Loom) -> None:
+    """Five bugs in a row stop a workflow; many, one now and then, do not."""
+    world = world_of(loom, "w")
+    bugs: list[ZeroDivisionError] = []
+
+    def prepare(state: State) -> Answer:
+        if bugs:
+            raise bugs.pop()
+        return first(state)
+
+    world.functions.prepares["w"] = prepare
+    for number in range(2 * services.BREAKS_MAX):
+        bugs.append(ZeroDivisionError("now and then"))
+        world.publish("w", f"m{number}")
+        time_passes(loom, 1)
+        assert world.statuses("w") == ["consumed"] * (number + 1)
+    assert len(world.told) == 2 * services.BREAKS_MAX
+    assert all("begins again in 1 s" in text for _, text in world.told)
+
+
+def busy_for(loom: Loom, world: World, seconds: float) -> None:
+    """A run of so many seconds has begun, and the store shows it."""
+
+    def prepare(state: State) -> Answer:
+        loom.pause(lambda: False, seconds)
+        return first(state)
+
+    world.functions.prepares["w"] = prepare
+    world.publish("w", "m1")
+    loom.settle()
+
+
+NEWER = Deploy(0, "2", ("mail", "more"), (TAKE,))
+
+
+def test_a_command_is_not_done_after_its_caller_gave_up(loom: Loom) -> None:
+    world = world_of(loom, "w", grain="fine")
+    busy_for(loom, world, 20)
+    said = asking(loom, world, NEWER, 5)
+    time_passes(loom, 5)
+    assert isinstance(said[0].outcome, Rejected)
+    time_passes(loom, 60)
+    assert world.statuses("w") == ["consumed"]
+    assert world.store.load("w").state.version == "1"
+
+
+def test_whoever_gives_up_while_it_is_done_hears_what_came_of_it(loom: Loom, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Done and refused, or not done and accepted, is never the answer."""
+    world = world_of(loom, "w", grain="fine")
+    submit = world.hosts["w"].submit
+
+    def slowly(*question: Any, **options: Any) -> Said | None:
+        said = submit(*question, **options)
+        loom.pause(lambda: False, 10)
+        return said
+
+    monkeypatch.setattr(world.hosts["w"], "submit", slowly)
+    busy_for(loom, world, 20)
+    said = asking(loom, world, NEWER, 25)
+    for _ in range(60):
+        time_passes(loom, 1)
+    assert isinstance(said[0].outcome, Accepted)
+    assert world.store.load("w").state.version == "2"
+
+
+def test_a_command_that_breaks_when_it_is_tried_is_tried_again(loom: Loom, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_of(loom, "w", grain="fine")
+    busy_for(loom, world, 20)
+    said = asking(loom, world, NEWER, 60)
+    loom.settle()
+    submit = world.hosts["w"].submit
+    away = iter([Disconnected("the store is away")])
+
+    def trying(*question: Any, **options: Any) -> Said | None:
+        if trouble := next(away, None):
+            raise trouble
+        return submit(*question, **options)
+
+    monkeypatch.setattr(world.hosts["w"], "submit", trying)
+    for _ in range(30):
+        time_passes(loom, 1)
+    assert isinstance(said[0].outcome, Accepted)

@@ -11,7 +11,7 @@ from .base import app, end
 @app.command()
 def fuzz(
     level: Annotated[
-        Literal["kernel", "store", "host"] | None, typer.Option(help="Which machine.", show_default="all three")
+        Literal["kernel", "store", "host", "service"] | None, typer.Option(help="Which machine.", show_default="all")
     ] = None,
     store: Annotated[
         str, typer.Option(metavar="URL", help="memory:, sqlite:, duckdb: or a PostgreSQL URL.", show_default="all")
