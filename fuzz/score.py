@@ -35,7 +35,7 @@ from .system import Caller
 from .trials import Ground, ground
 from .workflows import WORKFLOWS
 
-LIMITS: Final[dict[Level, float]] = {"kernel": 60.0, "store": 120.0, "host": 120.0, "service": 60.0, "sandbox": 120.0}
+LIMITS: Final[dict[Level, float]] = {"kernel": 60.0, "store": 120.0, "host": 120.0, "service": 120.0, "sandbox": 120.0}
 """In so many seconds a detector must have found a fault of this level."""
 SOUND: Final = ""
 """No fault at all."""

@@ -86,6 +86,9 @@ class ServiceLife(Life):
         self.loom = Loom(choices, self.now, choices.of((20, 5, 50)))
         self.names = ("one", "two")[: 1 + choices.number(2)]
         self.grain: Grain = choices.of(("coalesced", "fine"))
+        every = (self.a_script_is_slow, self.a_bug, self.an_outage, self.another_takes_over, self.it_is_stopped)
+        self.troubles = choices.some(every, 40)
+        """What there is at all in this life: where all goes wrong at once, little can be told apart."""
         self.places = ExitStack()
         self.ids = 0
         self.asked: list[Asked] = []
@@ -183,9 +186,8 @@ class ServiceLife(Life):
 
     def happens(self) -> None:
         self.choices.weighted((
-            (6, self.somebody_publishes), (4, self.somebody_commands), (4, self.time_passes), (3, self.all_sleep),
-            (2, self.a_script_is_slow), (2, self.a_bug), (1, self.an_outage), (1, self.another_takes_over),
-            (1, self.it_is_stopped),
+            (6, self.somebody_publishes), (4, self.somebody_commands), (4, self.time_passes), (4, self.all_sleep),
+            *((3, trouble) for trouble in self.troubles),
         ))()  # fmt: skip
         for _ in range(self.choices.number(40)):
             self.loom.step()
@@ -250,7 +252,7 @@ class ServiceLife(Life):
         self.tell("host", "will break in its next call")
 
     def an_outage(self) -> None:
-        self.outages = 1 + self.choices.number(8)
+        self.outages = self.choices.of((1, 8))
         self.tell("store", f"will be away for {self.outages} calls")
 
     def another_takes_over(self) -> None:
@@ -282,7 +284,8 @@ class ServiceLife(Life):
             raise Broken("HOST", f"{name} is blocked, and not much has broken since it was at rest")
         if lane.standing.at not in ("rest", "wait"):
             return
-        self.breaks[name] = 0
+        if not blocked:
+            self.breaks[name] = 0
         self.taken.discard(name)
         waits = [command for workflow, command in self.waiting if workflow == name]
         if waits and gate.active(state) is None:

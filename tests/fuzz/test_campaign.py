@@ -108,7 +108,7 @@ def test_what_was_found_comes_first_the_next_time(tmp_path: Path, quick: None, b
         (["--fault", "nobody"], "there is no fault 'nobody'"),
         (["--profile", "nobody"], "there is no profile"),
         (["--store", "moon:"], "there is no store"),
-        (["--level", "kernel", "--store", "sqlite:"], "the kernel machine has no store"),
+        (["--level", "kernel", "--store", "sqlite:"], "the kernel machine has no other store"),
         (["--profile", "crosshair", "--level", "host"], "is for --level kernel"),
         (["--fault", "drops-one-write", "--level", "kernel"], "drops-one-write is attacked with --level store"),
         (["--corpus", "/dev/null/corpus"], "--corpus /dev/null/corpus can not be made: "),

@@ -12,6 +12,7 @@ from flow import flow
 from keepkernel import Accepted
 from keepkernel.adapters.host import Ask, Host, Said
 from keepkernel.adapters.memory import MemoryStore
+from keepkernel.adapters.service import Lane
 from keepkernel.adapters.sqlite import SQLiteStore
 from keepkernel.fuzz import law
 from keepkernel.fuzz.commands import WrongUsage, replay
@@ -228,6 +229,17 @@ def test_an_end_that_is_not_durable_at_once_is_found() -> None:
     real = respond.may_wait
     with swapped(Swap(real, lambda command: isinstance(command, c.EndRun) or real(command))):
         assert "it went on before this was durable: end_run" in first_found("host", "memory:").text
+
+
+def test_a_bell_that_is_only_rung_for_those_who_sleep_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is about to sleep does not hear it."""
+
+    def wake(self: Lane) -> None:
+        if self.standing.at != "work":
+            self._woken.set()
+
+    monkeypatch.setattr(Lane, "wake", wake)
+    assert "is at rest, and should do this" in first_found("service").text
 
 
 def test_a_host_that_sleeps_too_long_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

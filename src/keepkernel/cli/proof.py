@@ -94,8 +94,9 @@ def verify(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
     """Search every set-up, and an adversary: the main job.
 
     The main set-up with two events. When all of it holds, a process with a DuckDB store is killed at every point as
-    well (see `keepkernel crash`), and kernel, stores and host are attacked for 20 s each (see `keepkernel fuzz`). Ends
-    with 0 when everything holds, 1 when something is violated or was never put to the test, 3 when it is not decided.
+    well (see `keepkernel crash`), and kernel, stores, host and service are attacked for 20 s each (see
+    `keepkernel fuzz`). Ends with 0 when everything holds, 1 when something is violated or was never put to the test, 3
+    when it is not decided.
     """
     from ..fuzz.crash import Wanted
     from ..fuzz.rounds import SECONDS
