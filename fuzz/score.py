@@ -196,11 +196,17 @@ SANDBOX_SUITES: Final = tuple(
     f"tests/sandbox/test_{n}.py" for n in ("bridge", "handlers", "border", "loader", "hostile")
 )
 """From the shortest to the longest."""
+SERVICE_SUITES: Final = ("tests/work/test_service.py",)
+SUITES: Final[dict[Level, tuple[str, ...]]] = {
+    "kernel": KERNEL_SUITES,
+    "service": SERVICE_SUITES,
+    "sandbox": SANDBOX_SUITES,
+}
 CONTRACT: Final = ("tests/contract/test_stores.py",)
 
 
 def by_suites(level: Level, until: float) -> str:
-    return by_tests(*(SANDBOX_SUITES if level == "sandbox" else KERNEL_SUITES))(level, until)
+    return by_tests(*SUITES[level])(level, until)
 
 
 DETECTORS: Final[dict[str, Detector]] = {
@@ -219,8 +225,8 @@ DETECTORS: Final[dict[str, Detector]] = {
             CONTRACT,
         ),
         Detector(
-            "suite", "properties, scenarios, hostile scripts", by_suites, ("kernel", "sandbox"),
-            (*KERNEL_SUITES, *SANDBOX_SUITES),
+            "suite", "properties, scenarios, threads, hostile scripts", by_suites, tuple(SUITES),
+            (*KERNEL_SUITES, *SERVICE_SUITES, *SANDBOX_SUITES),
         ),
     )
 }  # fmt: skip
