@@ -32,6 +32,7 @@ from .check import Counterexample, Result, explore, named_rules, shortest
 from .commands import CORPUS, known, wrong_usage
 from .explorer import Progress
 from .machines import levels
+from .machines.kinds import LIVED
 from .machines.levels import LEVELS, Level, Trace
 from .machines.life import Coverage
 from .machines.machine import Failure, Watcher, run, scout
@@ -105,6 +106,7 @@ class Report(NamedTuple):
     examples: int
     rules: Counter[str]
     rejects: Counter[str]
+    kinds: Counter[str]
     states: frozenset[str]
     points: Counter[str]
 
@@ -185,7 +187,8 @@ class Worker:
 
     def report(self, level: Level, saw: Coverage) -> None:
         states = frozenset(repr(state) for state in saw.states)
-        self.tell(Report(self.number, level, saw.steps, saw.examples, saw.rules, saw.rejects, states, saw.points))
+        lists = saw.rules, saw.rejects, saw.kinds
+        self.tell(Report(self.number, level, saw.steps, saw.examples, *lists, states, saw.points))
 
 
 def installed(fault: str) -> AbstractContextManager[None]:
@@ -264,6 +267,7 @@ class Campaign:
         self.examples: Counter[str] = Counter()
         self.rules: Counter[str] = Counter()
         self.rejects: Counter[str] = Counter()
+        self.kinds: Counter[str] = Counter()
         self.points: Counter[str] = Counter()
         self.found: list[Found] = []
         self.troubles: list[str] = []
@@ -281,6 +285,7 @@ class Campaign:
                 self.examples[told.level] += told.examples
                 self.rules.update(told.rules)
                 self.rejects.update(told.rejects)
+                self.kinds.update(told.kinds)
                 self.points.update(told.points)
                 self.states |= told.states
                 self.samples.append(self.sample())
@@ -288,6 +293,11 @@ class Campaign:
                 self.found.append(told)
             case str():
                 self.troubles.append(told)
+
+    @property
+    def unreached(self) -> list[str]:
+        """What no life came to, and should."""
+        return sorted(LIVED - self.kinds.keys())
 
     def sample(self) -> Sample:
         steps, examples = sum(self.steps.values()), sum(self.examples.values())
@@ -460,6 +470,7 @@ def overview(campaign: Campaign) -> Iterator[str]:
     yield f"  {'examples':<12}{now.examples:>12,}  {lives}"
     yield f"  {'rules':<12}{now.rules:>12,}  of {len(named_rules())}"
     yield f"  {'rejects':<12}{now.rejects:>12,}  of {len(REASONS)} reasons"
+    yield f"  {'kinds':<12}{len(campaign.kinds):>12,}  of {len(LIVED)} of commands, effects, answers and refusals"
     fresh = len(campaign.states - campaign.known)
     yield f"  {'states':<12}{now.states:>12,}  of {len(campaign.known | campaign.states):,} known ones, {fresh:,} new"
     yield f"  {'points':<12}{len(campaign.points):>12,}  to die at, passed {sum(campaign.points.values()):,} times"
@@ -507,6 +518,8 @@ def as_json(campaign: Campaign, written: list[Path]) -> dict[str, Any]:
         "examples": dict(campaign.examples),
         "rules": dict(sorted(campaign.rules.items())),
         "rejects": dict(sorted(campaign.rejects.items())),
+        "kinds": dict(sorted(campaign.kinds.items())),
+        "unreached": campaign.unreached,
         "states": now.states,
         "known_states": len(campaign.known | campaign.states),
         "points": dict(sorted(campaign.points.items())),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..kernel.reasons import REASONS
 from .check import named_rules
+from .machines.kinds import LIVED
 
 if TYPE_CHECKING:
     from .campaign import Campaign, Found, Sample
@@ -48,8 +49,11 @@ def parts(campaign: "Campaign") -> Iterator[str]:
     yield row("reasons to refuse", f"{now.rejects:,}", f"of {len(REASONS)}")
     yield row("points at which a process may die", f"{len(campaign.points):,}", "")
     yield "</table>"
+    asked = frozenset(kind for kind in LIVED if not kind.startswith("refusal"))
+    shown = {kind: number for kind, number in campaign.kinds.items() if not kind.startswith("refusal")}
     yield from counts("Rules", campaign.rules, named_rules())
     yield from counts("Reasons to refuse", campaign.rejects, frozenset(REASONS))
+    yield from counts("Commands, effects and answers", shown, asked)
     yield from counts("Points at which a process may die", campaign.points, frozenset())
 
 

@@ -44,3 +44,22 @@ NEVER: Final[dict[str, dict[str, str]]] = {
     "reasons": {"record_open": DEFENCE},
 }
 """What no search comes to, with any set-up and any caller, and why."""
+
+OF_A_REFUSAL: Final = "no script and no target fails so; a host makes it of the kernel's refusal of a call"
+OF_SILENCE: Final = "who does not know what became of a call says so, and nothing has failed"
+IN_A_ROW: Final = "several rare things in a row; the checker comes to it"
+
+NEVER_LIVED: Final[dict[str, str]] = {
+    "refusal record_open": DEFENCE,
+    "failure approval": OF_A_REFUSAL,
+    "failure unknown": OF_SILENCE,
+}
+"""What no life of the fuzzer comes to, and why."""
+HARDLY_LIVED: Final[dict[str, str]] = dict.fromkeys(
+    (
+        *("refusal handler_removed", "refusal id_in_use", "refusal attempts_spent", "refusal mutation_failed"),
+        *("refusal not_early", "refusal asked_later", "refusal retry_pending", "refusal no_mutate"),
+    ),
+    IN_A_ROW,
+)
+"""What only one life in hundreds comes to, so that a short campaign may miss it."""

@@ -19,13 +19,14 @@ from ...kernel.types import Accepted, CallHandler, Declaration, Event, Outcome, 
 from .. import duty, law
 from ..law import differences
 from ..lives import Place
+from . import connected, kinds
 from .choices import Choices
 from .kernel import IDLE, Hand, KernelLife
 from .life import Broken, Coverage, accepted, hold_to_invariants, hold_to_law, shown
 from .places import ALL, FAST_STORES, new_place
 from .plans import WORKFLOW
 from .sandboxed import Sandboxed
-from .store import Account
+from .store import Account, StoreLife
 
 HOST_POINTS: Final = ("CallHandler", "Send", "Reconcile", "recover", "script", "target: after", "target: when asked")
 """Points between two uses of the store; a host that stalls there leaves the store to others.
@@ -75,12 +76,15 @@ class Line:
 class HostLife(KernelLife):
     """A life of the kernel in a host."""
 
+    texts = StoreLife.texts
+
     def __init__(self, choices: Choices, coverage: Coverage, url: str = ALL) -> None:
         super().__init__(choices, coverage)
         self.places = ExitStack()
         self.url = url
         self.grain: Grain = choices.of(("coalesced", "fine"))
         self.in_sandbox = choices.chance(20)
+        self.is_connected = choices.chance(30)
         self.lag = choices.of((0, self.plan.policy.clock_skew_ms))
         self.deaths = 0
         self.die_in = 0
@@ -192,10 +196,6 @@ class HostLife(KernelLife):
             self.host = awake
         self.tell("host", "wakes")
 
-    def pass_to(self, until: int) -> None:
-        self.world.pass_time(until, self.choices)
-        self.now = until
-
     # -- driving it
 
     def happens(self) -> None:
@@ -285,7 +285,7 @@ class HostLife(KernelLife):
             self.host = self.new_host()
             outcome = Rejected("", "", "nobody knows what became of it")
         self.tell_step(actor, text, command, outcome)
-        self.coverage.saw(self.state, outcome)
+        self.coverage.saw(command, outcome)
         self.judge()
         there = any(duty.alike(transition.command, command) for transition in self.own.transitions[before:])
         if isinstance(outcome, Accepted) and not there:
@@ -312,7 +312,7 @@ class HostLife(KernelLife):
         answer = self.script.answer(effect, row, run, sorted(pending, key=lambda event: event.seq), self.now)
         if self.in_sandbox:
             answer = self.sandboxed(state, effect, row, answer, pending)
-        self.answers.setdefault(effect.run, []).append((effect, answer))
+        self.answered(effect, answer)
         self.tell("script", f"{effect.function} of {effect.handler} for {effect.run}: {type(answer).__name__}")
         self.reach("script: ends")
         return answer
@@ -343,17 +343,32 @@ class HostLife(KernelLife):
         self.called.add(effect.key)
         inputs, deadline = self.sent.get(effect.key, ((), self.plan.policy.call_deadline_ms))
         answer = self.target.answer(self.world.send(effect.key, inputs, self.now, deadline))
-        self.answers.setdefault(effect.run, []).append((effect, answer))
+        self.hear(effect, answer)
+        self.outlast(answer)
+        self.answered(effect, answer)
         self.reach("target: after the call")
         return answer
 
     def reconcile(self, effect: Reconcile) -> Answer:
         self.reach("target: when asked")
         answer = self.target.reconcile(effect)
-        self.answers.setdefault(effect.run, []).append((effect, answer))
+        self.hear(effect, answer)
+        self.answered(effect, answer)
         self.tell("target", f"is asked about {effect.key}: {type(answer).__name__}")
         self.reach("target: after the question")
         return answer
+
+    def hear(self, effect: Send | Reconcile, answer: Answer) -> None:
+        """The same by the real connections; a host is not asked to let trouble through."""
+        if self.is_connected:
+            try:
+                connected.through(self.choices, effect, answer, self.now - self.lag)
+            except Broken as trouble:
+                self.note(trouble)
+
+    def answered(self, effect: CallHandler | Send | Reconcile, answer: Answer) -> None:
+        self.answers.setdefault(effect.run, []).append((effect, answer))
+        self.coverage.kinds.update(kinds.of_answer(effect, answer))
 
     def note(self, trouble: Broken) -> None:
         """Remember what is wrong: the host is not asked to let it through."""
@@ -376,7 +391,7 @@ class HostLife(KernelLife):
                 raise Broken("HOST", f"the journal tells {shown(command)} otherwise than it was")
             if not self.has_a_source(before, command):
                 raise Broken("HOST", f"the journal holds {shown(command)}, which nobody has said")
-            self.coverage.saw(before, outcome)
+            self.coverage.saw(command, outcome)
             self.tell("journal", shown(command))
             self.heard(before, command)
             self.may_call |= {effect.key for effect in outcome.effects if isinstance(effect, Send)}

@@ -11,14 +11,26 @@ from ...kernel import recover as recovery
 from ...kernel import respond, schedule
 from ...kernel import step as kernel
 from ...kernel.ledger import idempotency_key
-from ...kernel.respond import Answer, Failed
+from ...kernel.respond import Answer, Failed, Unknown
 from ...kernel.schedule import Idle, Wait
 from ...kernel.types import Accepted, CallHandler, Effect, Key, Outcome, Reconcile, Repair, Send, State, new_workflow
 from .. import duty, law
+from . import kinds
 from .choices import Choices, recorded
 from .life import Broken, Coverage, Life, hold_to_invariants, hold_to_law, shown
-from .plans import WORKFLOW, draw_plan, publication
-from .rules import MOST_EVENTS, ON_CALLS, Script, Target, answers_of_people, anything, clicks_of_people, deploy, is_true
+from .plans import HALF, ODD_TEXTS, WORKFLOW, draw_plan, publication
+from .rules import (
+    MOST_EVENTS,
+    Script,
+    Target,
+    answers_of_people,
+    anything,
+    clicks_of_people,
+    deploy,
+    fitting_clicks,
+    is_telling,
+    is_true,
+)
 from .world import World
 
 FAIR_STEPS: Final = 600
@@ -41,12 +53,14 @@ IDLE: Final = Hand("idle")
 class KernelLife(Life):
     """One life of one workflow."""
 
+    texts: tuple[str, ...] = (*ODD_TEXTS, HALF)
+
     def __init__(self, choices: Choices, coverage: Coverage) -> None:
         super().__init__(coverage)
         self.choices = choices
         self.plan = draw_plan(choices)
         self.world = World()
-        self.script = Script(self.plan, choices)
+        self.script = Script(self.plan, choices, self.texts)
         self.target = Target(self.plan, choices, self.world)
         self.hand = IDLE
         self.stalled: list[Hand] = []
@@ -80,7 +94,7 @@ class KernelLife(Life):
         outcome = self.ask(command)
         self.tell_step(actor, text, command, outcome)
         after = outcome.state if isinstance(outcome, Accepted) else before
-        self.coverage.saw(before, outcome)
+        self.coverage.saw(command, outcome)
         if isinstance(outcome, Accepted):
             self.heard(before, command)
         hold_to_invariants(before, command, outcome, after, self.world.ghost())
@@ -121,6 +135,7 @@ class KernelLife(Life):
         able = self.host_is_able()
         if not able and self.drives_alone and self.state.run is not None and self.state.run.status == "active":
             raise Broken("LIVE", f"run {self.state.run.id} is at work, and its host does not go on with it")
+        often = max(rate, 50) if is_telling(self.state) else rate
         options = [
             (100 if able else 0, "host"),
             (8 if able else 60, "time"),
@@ -129,10 +144,10 @@ class KernelLife(Life):
             (rate // 2 if plan.has("crash") and self.hand != DOWN else 0, "crash"),
             (rate // 2 if plan.has("stall") and self.hand != DOWN else 0, "stall"),
             (30 if self.stalled else 0, "wake"),
-            (rate if plan.has("people") or plan.has("pause") or plan.has("redeploy") else 0, "click"),
-            (2 * rate if plan.has("anyone") else 0, "anyone"),
+            (often if plan.has("people") or plan.has("pause") or plan.has("redeploy") else 0, "click"),
+            (2 * often if plan.has("anyone") else 0, "anyone"),
             (rate // 2 if self.said and (plan.has("stall") or plan.has("anyone")) else 0, "again"),
-            (3, "publish"),
+            (3 if any(event.status == "pending" for event in self.state.events) else 20, "publish"),
         ]
         match self.choices.weighted(options):
             case "host":
@@ -189,8 +204,7 @@ class KernelLife(Life):
         at = self.deadlines()
         moment = self.choices.of(at) + self.choices.of((0, 1, -1)) if at and self.choices.chance(80) else self.now + 7
         until = max(self.now, moment)
-        self.world.pass_time(until, self.choices)
-        self.now = until
+        self.pass_to(until)
         self.tell("time", "passes")
 
     def deadlines(self, *, repeating: bool = True) -> list[int]:
@@ -209,9 +223,8 @@ class KernelLife(Life):
 
     def somebody_clicks(self) -> None:
         acts = list(clicks_of_people(self.plan, self.state, self.now, self.world))
-        doubts = [act for act in acts if isinstance(act[1], ON_CALLS)]
-        unresolved = self.state.mutation is not None and self.state.mutation.status == "indeterminate"
-        self.submit("user", *self.choices.of(doubts if unresolved and self.choices.chance(60) else acts))
+        fitting = [act for act in acts if isinstance(act[1], fitting_clicks(self.state))]
+        self.submit("user", *self.choices.of(fitting if fitting and self.choices.chance(60) else acts))
 
     def anyone(self) -> None:
         command = anything(self.plan, self.choices, self.state, self.now, self.world, self.fresh())
@@ -232,7 +245,9 @@ class KernelLife(Life):
 
     def publish(self) -> None:
         if len(self.state.events) < MOST_EVENTS:
-            key = self.choices.of(self.plan.roots)
+            known = {event.key for event in self.state.events}
+            later = [key for key in self.plan.sources if key not in known][:1]
+            key = self.choices.of((*later, *later, *self.plan.roots))
             self.submit("tool", "publishes", c.Publish(self.now, publication(key, payload=self.script.text())))
 
     # -- a host
@@ -306,7 +321,9 @@ class KernelLife(Life):
     def perform(self, effect: CallHandler | Send | Reconcile, who: str, late: bool) -> Hand:
         """Act, and keep the answer in hand."""
         self.tell(who, f"performs {type(effect).__name__} for {effect.run}")
-        return Hand("answer", effect, self.answer(effect, late))
+        answer = self.answer(effect, late)
+        self.coverage.kinds.update(kinds.of_answer(effect, answer))
+        return Hand("answer", effect, answer)
 
     def answer(self, effect: CallHandler | Send | Reconcile, late: bool) -> Answer:
         match effect:
@@ -317,9 +334,22 @@ class KernelLife(Life):
                 if self.now - behind > effect.send_by:
                     return Failed("network", "the time to send has passed")
                 inputs, deadline = self.sent[effect.key]
-                return self.target.answer(self.world.send(effect.key, inputs, self.now, deadline))
+                answer = self.target.answer(self.world.send(effect.key, inputs, self.now, deadline))
+                self.outlast(answer)
+                return answer
             case Reconcile():
                 return self.target.reconcile(effect)
+
+    def outlast(self, answer: Answer) -> None:
+        """Who gets no answer may have waited for one until the call could not land any more."""
+        record = self.state.mutation
+        if isinstance(answer, Unknown) and record is not None and self.choices.chance(30):
+            self.pass_to(max(self.now, record.may_land_until))
+            self.tell("host", "waits in vain")
+
+    def pass_to(self, until: int) -> None:
+        self.world.pass_time(until, self.choices)
+        self.now = until
 
     def call_handler(self, effect: CallHandler) -> Answer:
         run = self.state.run
@@ -338,7 +368,7 @@ class KernelLife(Life):
         """Nothing goes wrong any more: every input must be done in the end, and the workflow must come to rest."""
         self.tell("world", "from here on nothing goes wrong")
         self.choices = recorded(())  # The plainest way, whatever came before.
-        self.script = Script(self.plan, self.choices, fair=True)
+        self.script = Script(self.plan, self.choices, self.texts, fair=True)
         self.target = Target(self.plan, self.choices, self.world, fair=True)
         self.stalled = []
         self.hand = DOWN

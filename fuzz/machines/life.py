@@ -12,6 +12,7 @@ from ...kernel import commands as c
 from ...kernel.types import Accepted, Outcome, Rejected, State
 from ...spec.invariants import Ghost, Step, check_step
 from .. import law
+from . import kinds
 
 
 class Broken(AssertionError):
@@ -62,12 +63,17 @@ class Coverage:
     def __init__(self) -> None:
         self.rules: Counter[str] = Counter()
         self.rejects: Counter[str] = Counter()
+        self.kinds: Counter[str] = Counter()
+        """Kinds of commands, refusals, effects and answers; see kinds.py."""
         self.states: set[tuple[Any, ...]] = set()
         self.points: Counter[str] = Counter()
         self.steps = 0
         self.examples = 0
 
-    def saw(self, state: State, outcome: Outcome) -> None:
+    def saw(self, command: c.Command, outcome: Outcome) -> None:
+        if isinstance(outcome, Rejected) and not outcome.reason:  # Nobody knows what became of it.
+            return
+        self.kinds.update(kinds.of_outcome(command, outcome))
         if isinstance(outcome, Rejected):
             self.rejects[outcome.reason] += 1
         else:

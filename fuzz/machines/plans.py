@@ -37,8 +37,9 @@ FAULTS: Final[dict[str, str]] = {
 THEMES: Final[tuple[tuple[str, ...], ...]] = (
     (),
     ("silent", "late", "shrug", "people"),
-    ("silent", "void", "anyone"),
+    ("silent", "void", "shrug", "anyone"),
     ("refuse", "anyone", "stall"),
+    ("fail", "anyone", "redeploy"),
     ("fail", "people", "redeploy"),
     ("crash", "stall", "late"),
     ("ask", "people", "again"),
@@ -56,6 +57,8 @@ ODD_TEXTS: Final = (
     "12345678901234567890",
     '"%/\\n"',
 )
+HALF: Final = '"\ud83c"'
+"""The first half of a pair that stands for one character."""
 ODD_IDS: Final = ("ü", "a/b%2F", "🎈", "x" * 70, "'; --", " ", "\u2028", "A")
 
 
@@ -86,9 +89,14 @@ class Plan(NamedTuple):
 
     @property
     def roots(self) -> tuple[Key, ...]:
-        """Ids for events from outside."""
+        """Ids for events from outside, which come again and again."""
+        return self.sources[: self.inputs]
+
+    @property
+    def sources(self) -> tuple[Key, ...]:
+        """The same and more, for what comes later."""
         names = ODD_IDS if "odd" in self.faults else tuple(f"m{n}" for n in range(1, 9))
-        return tuple(Key(self.topics[0], name) for name in names[: self.inputs])
+        return tuple(Key(self.topics[0], name) for name in names)
 
 
 def draw_plan(choices: Choices) -> Plan:

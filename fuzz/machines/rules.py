@@ -27,7 +27,10 @@ from .choices import Choices
 from .plans import ODD_TEXTS, TOOLS, Plan, publication
 from .world import Call, World
 
-SCRIPT_FAILURES: Final[tuple[FailureClass, ...]] = ("network", "script", "auth", "host", "permission", "limit")
+SCRIPT_FAILURES: Final[tuple[FailureClass, ...]] = (
+    *("network", "script", "auth", "host", "permission", "limit"),
+    *("timeout", "rate_limit", "refused", "bad_result", "forbidden", "connector"),
+)
 TARGET_REFUSALS: Final[tuple[FailureClass, ...]] = ("refused", "rate_limit", "auth", "network")
 MOST_EVENTS: Final = 12
 """A life with more is no more telling, and slower."""
@@ -41,9 +44,10 @@ Act = tuple[str, c.Command]
 class Script:
     """The functions of a drawn workflow: each answer is a choice."""
 
-    def __init__(self, plan: Plan, choices: Choices, *, fair: bool = False) -> None:
+    def __init__(self, plan: Plan, choices: Choices, texts: tuple[str, ...], *, fair: bool = False) -> None:
         self.plan = plan
         self.choices = choices
+        self.texts = texts
         self.fair = fair
 
     def goes_wrong(self, fault: str) -> bool:
@@ -51,7 +55,8 @@ class Script:
 
     def answer(self, effect: CallHandler, row: Declaration, run: Run, pending: Sequence[Event], now: int) -> Answer:
         """What a function does, when these events of its topics are pending."""
-        if self.goes_wrong("fail"):
+        tries = 3 if effect.function == "next" else 1  # What fails there must be taken up again, and not begun anew.
+        if any(self.goes_wrong("fail") for _ in range(tries)):
             failure = self.choices.of(SCRIPT_FAILURES)
             return Failed(failure, "it failed", TOOLS[1] if failure == "permission" else "")
         match effect.function:
@@ -103,7 +108,7 @@ class Script:
     def text(self) -> str:
         """JSON of any kind, mostly short."""
         if self.goes_wrong("odd"):
-            return self.choices.of(ODD_TEXTS)
+            return self.choices.of(self.texts)
         return "1" if self.fair else str(self.choices.number(4))
 
 
@@ -239,7 +244,31 @@ ON_CALLS: Final = (
     *(c.EndRun, c.TryAgain, c.DidntHappen, c.SkipMutation, c.AssertApplied),
 )
 """Commands that may say what became of a call."""
+ANSWERED: Final = (c.FailMutation, c.ReconcileRetry, c.Exhaust)
+"""Commands that say what a question about a call came to."""
+ONWARD: Final = (c.Prepared, c.Mutating, c.RecordMutation, c.Mutated, c.Emitting, c.CommitConsumer)
 STARTS: Final = (c.StartSession, c.CreateRun, c.CreateRetry, c.FinishSession, c.RunNow)
+
+
+def fitting_clicks(state: State) -> tuple[type[c.Command], ...]:
+    """What people may do about just what stands here."""
+    run, error, record = state.run, state.error, state.mutation
+    if record is not None and record.status == "indeterminate":
+        return ON_CALLS
+    if error is not None:
+        return (c.Reject, c.ClearError)
+    if state.maintenance is not None:
+        return (c.ExitMaintenance,)
+    return (c.Abandon, c.Deploy) if run is not None and run.status != "active" else ()
+
+
+def is_telling(state: State) -> bool:
+    """Whether what is said out of turn would do most harm now; a host is soon past it."""
+    run, record, session = state.run, state.mutation, state.session
+    doubt = record is not None and record.status in ("in_flight", "needs_reconcile", "indeterminate")
+    behind = run is not None and (run.status != "active" or run.outcome == "failure")
+    spent = session is not None and session.runs >= state.policy.session_runs
+    return doubt or behind or spent
 
 
 def anything(plan: Plan, choices: Choices, state: State, now: int, world: World, fresh: str) -> c.Command | None:
@@ -254,7 +283,7 @@ def anything(plan: Plan, choices: Choices, state: State, now: int, world: World,
         )
     values = {name: field(plan, choices, name, hint, state, now, fresh) for name, hint in HINTS[kind].items()}
     if kind in (c.CreateRun, c.CreateRetry):
-        values["run"] = choices.of((fresh, fresh, fresh, "", values["run"]))
+        values["run"] = choices.of((fresh, fresh, values["run"], ""))
     if kind is c.EndRun and (values["status"] == "paused:approval") != bool(values["cause"]) and choices.chance(80):
         values["cause"] = choices.of(("auth", "permission", "request")) if values["status"] == "paused:approval" else ""
     command = kind(**values)
@@ -270,8 +299,14 @@ def fitting_kinds(state: State) -> Iterator[tuple[type[c.Command], ...]]:
         yield ON_CALLS
         if state.run is not None and state.run.status == "active":
             yield (c.EndRun,)  # Where a run ends beside its call, most is at stake.
+        if state.mutation.status == "needs_reconcile":
+            yield ANSWERED
+    if state.run is not None and state.run.status == "active":
+        yield ONWARD if state.run.kind == "consumer" else (c.CommitProducer,)
     if state.run is None or state.run.status != "active":
         yield STARTS
+        if state.run is not None:
+            yield (c.CreateRun, c.CreateRetry) if state.session is not None else (c.StartSession,)
 
 
 def nonsense(plan: Plan, now: int) -> c.Deploy:
@@ -303,7 +338,8 @@ def field(plan: Plan, choices: Choices, name: str, hint: Any, state: State, now:
         case "run" | "retry_of":
             return live if not choices.chance(10) else "nobody"
         case "session":
-            return choices.of((state.session.id if state.session is not None else fresh, fresh, ""))
+            opened = state.session.id if state.session is not None else fresh
+            return choices.of((opened, opened, fresh, ""))
         case "handler":
             return choices.of((handler, *(h.name for h in plan.handlers), "nobody"))
         case "reservations":
@@ -314,6 +350,10 @@ def field(plan: Plan, choices: Choices, name: str, hint: Any, state: State, now:
             return publication(choices.of((*plan.roots, Key("nowhere", "x"))), choices.of(("t", " ")))
         case "publications":
             return tuple(publication(key, "again") for key in choices.some(plan.roots, 20))
+        case "by":
+            if choices.chance(80):
+                speaks = state.run is not None and state.run.status == "active"
+                return choices.of([who for who in literals(hint) if (who in ("call", "inline")) == speaks])
         case "asked_at":
             lands = state.mutation.may_land_until if state.mutation is not None else now
             return choices.of((now, lands, lands - 1, now - 1, now + 1))

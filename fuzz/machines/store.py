@@ -23,7 +23,7 @@ from .choices import Choices
 from .kernel import KernelLife
 from .life import Broken, Coverage, shown
 from .places import ALL, new_place
-from .plans import WORKFLOW, publication
+from .plans import ODD_TEXTS, WORKFLOW, publication
 
 T = TypeVar("T")
 NOBODY: Final = Lease("", "", 0, 0)
@@ -62,6 +62,8 @@ class Account:
 
 class StoreLife(KernelLife):
     """A life of the kernel in a store."""
+
+    texts = ODD_TEXTS  # The border of the sandbox lets only whole characters pass, and stores keep no others.
 
     def __init__(self, choices: Choices, coverage: Coverage, url: str = ALL) -> None:
         super().__init__(choices, coverage)
@@ -356,8 +358,10 @@ class StoreLife(KernelLife):
         self.check(self.own)
         self.check(self.other)
         self.refused(UnknownWorkflow, lambda: self.store.load("nobody"))
-        if self.store.workflows() != tuple(sorted((WORKFLOW, NEIGHBOUR))):
-            raise Broken("STORE", f"it lists {self.store.workflows()}")
+        both, store = tuple(sorted((WORKFLOW, NEIGHBOUR))), self.store
+        pages = store.workflows(), *(store.workflows(after, 1) for after in ("", *both))
+        if pages != (both, both[:1], both[1:], ()):
+            raise Broken("STORE", f"it lists {pages}")
 
     # -- comparing
 

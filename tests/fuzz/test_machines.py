@@ -19,10 +19,12 @@ from keepkernel.fuzz.commands import WrongUsage, replay
 from keepkernel.fuzz.machines import levels
 from keepkernel.fuzz.machines.choices import Choices, by_chance, recorded
 from keepkernel.fuzz.machines.host import HostLife
+from keepkernel.fuzz.machines.kinds import EVERYTHING, LIVED
 from keepkernel.fuzz.machines.levels import LEVELS, Level, Trace, beginning
 from keepkernel.fuzz.machines.life import Coverage
 from keepkernel.fuzz.machines.machine import Failure, Watcher, run, scout
 from keepkernel.fuzz.machines.values import COURSE
+from keepkernel.fuzz.unreached import HARDLY_LIVED, NEVER_LIVED
 from keepkernel.kernel import commands as c
 from keepkernel.kernel import events, gate, ledger, people, policy, reasons, recover, respond, step
 from keepkernel.kernel.ports import Change, Lease, Loaded
@@ -49,11 +51,21 @@ def test_nothing_is_broken(level: Level) -> None:
     assert watcher.coverage.examples == LIVES[level]
 
 
-def test_lives_come_to_most_rules_and_reasons() -> None:
-    saw = lived("kernel", 300).coverage
-    assert len(saw.rules) > 50
-    assert len(saw.rejects) > 35
-    assert len(saw.states) > 250
+@pytest.mark.parametrize(("level", "lives"), [("kernel", 1_500), ("store", 800), ("host", 1_000)])
+def test_lives_come_to_everything_there_is(level: Level, lives: int) -> None:
+    """Where nothing ever comes, a fault can sit for ever. What a host is refused inside, its journal does not tell."""
+    saw = lived(level, lives, store="memory:").coverage
+    assert {*saw.kinds} <= LIVED
+    missed = LIVED - saw.kinds.keys() - HARDLY_LIVED.keys()
+    assert {kind for kind in missed if level == "kernel" or not kind.startswith("refusal")} == set()
+    if level == "kernel":
+        assert len(saw.rules) > 58
+        assert len(saw.states) > 1_000
+
+
+def test_what_lives_are_excused_for_has_a_name_and_a_reason() -> None:
+    assert NEVER_LIVED.keys() | HARDLY_LIVED.keys() <= EVERYTHING
+    assert all((NEVER_LIVED | HARDLY_LIVED).values())
 
 
 def test_a_host_dies_at_points_of_every_kind() -> None:
