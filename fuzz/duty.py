@@ -137,5 +137,10 @@ def end(now: int, run: str, failed: Failed) -> c.EndRun:
     return c.EndRun(now, run, status, failed.message, CAUSES.get(failed.failure, ""), failed.tool)
 
 
+def is_certain(failure: FailureClass, sent: bool, declared: bool) -> bool:
+    """Whether a failure proves that the call did not happen (FAIL-002)."""
+    return not sent or (declared and failure in ("auth", "rate_limit", "refused"))
+
+
 def doubt(now: int, run: str) -> c.EndRun:
     return c.EndRun(now, run, "paused:reconciliation")

@@ -4,12 +4,14 @@ Between a commit, its effect, the answer and the next commit the host holds some
 host that stalls keeps it, and goes on with it later, when another has long taken over.
 """
 
+from itertools import product
 from typing import Final, Literal, NamedTuple
 
 from ...kernel import commands as c
 from ...kernel import recover as recovery
 from ...kernel import respond, schedule
 from ...kernel import step as kernel
+from ...kernel.failures import FailureClass, classify
 from ...kernel.ledger import idempotency_key
 from ...kernel.respond import Answer, Failed, Unknown
 from ...kernel.schedule import Idle, Wait
@@ -268,12 +270,21 @@ class KernelLife(Life):
                 assert hand.answer is not None
                 queue = respond.respond(self.state, hand.effect, hand.answer, self.now)
                 owes(queue, duty.to_answer(self.state, hand.effect, hand.answer, self.now))
+                if isinstance(hand.answer, Failed):
+                    self.classes(hand.answer.failure)
                 return self.say(who, f"hears {type(hand.answer).__name__}", queue)
             case "queue":
                 queue = tuple(command._replace(now=self.now) for command in hand.queue)
                 return self.say(who, "goes on", queue)
             case "idle":
                 return self.look(who)
+
+    def classes(self, failure: FailureClass) -> None:
+        """What a failure proves, whoever declares it."""
+        for sent, declared in product((False, True), repeat=2):
+            certain = classify(failure, sent=sent, declared_refusal=declared).certain
+            if certain != duty.is_certain(failure, sent, declared):
+                raise Broken("LAW", f"{failure}, sent: {sent}, declared: {declared}, is certain: {certain}")
 
     def recover(self, who: str) -> Hand:
         self.hold_plans_to_law()
