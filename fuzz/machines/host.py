@@ -24,7 +24,7 @@ from .choices import Choices
 from .kernel import IDLE, Hand, KernelLife
 from .life import Broken, Coverage, accepted, hold_to_invariants, hold_to_law, shown
 from .places import ALL, FAST_STORES, new_place
-from .plans import WORKFLOW
+from .plans import TOOLS, WORKFLOW
 from .sandboxed import Sandboxed
 from .store import Account, StoreLife
 
@@ -359,8 +359,8 @@ class HostLife(KernelLife):
         return answer
 
     def hear(self, effect: Send | Reconcile, answer: Answer) -> None:
-        """The same by the real connections; a host is not asked to let trouble through."""
-        if self.is_connected:
+        """The same by the real connections, where the tool is theirs; a host is not asked to let trouble through."""
+        if self.is_connected and effect.tool == TOOLS[0]:
             try:
                 connected.through(self.choices, effect, answer, self.now - self.lag)
             except Broken as trouble:

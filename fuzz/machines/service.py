@@ -210,7 +210,7 @@ class ServiceLife(Life):
             said = self.service.submit(workflow, command, patience_s)
             self.waiting.remove((workflow, command))
             self.tell("person", f"hears from {workflow}: {type(said.outcome).__name__}")
-            self.coverage.saw(said.state, said.outcome)
+            self.coverage.saw(said.command, said.outcome)
             self.asked.append(Asked(workflow, command, said))
             if services.refused_for_now(said) and self.loom.now < began + patience_s * 1_000:
                 self.note(Broken("HOST", f"{workflow} refuses {shown(command)}, though the person would wait"))

@@ -31,8 +31,9 @@ from keepkernel.kernel import commands as c
 from keepkernel.kernel import events, gate, ledger, people, policy, reasons, recover, respond, step
 from keepkernel.kernel.failures import classify
 from keepkernel.kernel.ports import Change, Lease, Loaded
+from keepkernel.kernel.respond import Happened
 from keepkernel.kernel.schedule import Idle, Wait
-from keepkernel.kernel.types import Declaration, Handler, State
+from keepkernel.kernel.types import Declaration, Handler, Send, State
 from keepkernel.sandbox import handlers
 from keepkernel.sandbox.handlers import Performer
 from keepkernel.spec.variants import Swap, swapped
@@ -87,6 +88,16 @@ def test_a_host_that_woke_too_late_may_say_itself_that_it_did_not_call() -> None
     assert life.has_a_source(sent.state, c.FailMutation(late, sent.run.id, "call"))
     life.called.add(sent.state.mutation.key)
     assert not life.has_a_source(sent.state, c.FailMutation(late, sent.run.id, "call"))
+
+
+def test_only_a_tool_of_theirs_is_asked_of_the_connections() -> None:
+    life = HostLife(recorded([]), Coverage())
+    life.is_connected = True
+    for tool in ("", "sheets.append"):
+        life.hear(Send("r1", tool, "1", "w/r1", life.now), Happened("2"))
+    assert life.trouble is None
+    life.hear(Send("r1", "sheets.append", "1", "w/r1", life.now - life.lag - 1), Happened("2"))  # It is too late.
+    assert life.trouble is not None
 
 
 # --- what is broken is found ---------------------------------------------------------------------------
