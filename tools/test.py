@@ -19,7 +19,8 @@ def stages(pytest_arguments: list[str]) -> dict[str, list[str]]:
     python = sys.executable
     pytest = [python, "-m", "pytest"]
     others = [f"--ignore={folder}" for folder in KERNEL_TESTS]
-    tests = {"kernel tests": [*pytest, "--cov=kernel", *KERNEL_TESTS], "other tests": [*pytest, *others]}
+    spread = ("-n", "auto", "--dist", "loadfile")  # Files stay whole: what several tests look at is made once.
+    tests = {"kernel tests": [*pytest, "--cov=kernel", *KERNEL_TESTS], "other tests": [*pytest, *spread, *others]}
     return {
         "ruff check": [python, "-m", "ruff", "check", "--quiet", "."],
         "ruff format": [python, "-m", "ruff", "format", "--check", "--quiet", "."],

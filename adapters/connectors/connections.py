@@ -163,7 +163,8 @@ class Connections:
         except BadParams as error:
             return Failed("bad_result", self._words(f"{tool}: {error}; nothing was sent"), tool)
         # To connect may take long: the host's look at the clock was one before the call, this one is in it (HOST-002).
-        leave_by = min(effect.send_by, self._clock() + connector.deadline_ms)
+        # The clock shows whole milliseconds: in the one in which the deadline ends, nobody may wait any more.
+        leave_by = min(effect.send_by, self._clock() + connector.deadline_ms - 1)
         work = partial(method.function, connector, given, Call(effect.key, leave_by, self._reach, self._clock))
         try:
             late = partial(self._late, tool, key)

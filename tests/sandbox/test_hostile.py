@@ -179,7 +179,7 @@ def test_a_worker_that_dies_in_the_middle_takes_its_run_with_it(workers: Watched
     assert run_body(workers, "prepare", CANARY, '{"n":1}', answer="[7]").said == Returned(CLEAN)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_worker_that_is_killed_from_outside_is_no_fault_of_its_script(
     workers: Watched, number: signal.Signals
 ) -> None:

@@ -28,11 +28,12 @@ def fuzz(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report to look at.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Attack kernel, stores, host and service with drawn faults and crashes.
+    """Attack kernel, stores, host and service at every step.
 
-    Workflows are drawn too. What breaks is shrunk, told as a story, and written to the corpus: for `replay`, and as a
-    test. A campaign that is started again goes on where it stopped. Ends with 0 when nothing was found, which proves
-    nothing, 1 when something was, 2 for wrong usage, 3 when a process failed. Ctrl-C ends it and tells what is known.
+    Workflows, faults and crashes are drawn. What breaks is shrunk, told as a story, and written to the corpus: for
+    `replay`, and as a test. A campaign that is started again goes on where it stopped. Ends with 0 when nothing was
+    found, which proves nothing, 1 when something was, 2 for wrong usage, 3 when a process failed. Ctrl-C ends it and
+    tells what is known.
     """
     try:
         from ..fuzz import campaign
