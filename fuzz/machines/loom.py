@@ -216,6 +216,9 @@ class Condition:
     def notify_all(self) -> None:
         self._waiting.clear()
 
+    def _notified(self, ticket: object) -> Callable[[], bool]:
+        return lambda: ticket not in self._waiting
+
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
         end = None if timeout is None else self.loom.now + timeout * 1_000
         while not (said := predicate()) and (end is None or self.loom.now < end):
@@ -223,6 +226,6 @@ class Condition:
             self._waiting.add(ticket)
             self._lock.__exit__()
             left = None if end is None else (end - self.loom.now) / 1_000
-            self.loom.pause(lambda ticket=ticket: ticket not in self._waiting, left)  # type: ignore[misc]
+            self.loom.pause(self._notified(ticket), left)
             self._lock.__enter__()
         return said

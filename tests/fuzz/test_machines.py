@@ -18,12 +18,14 @@ from keepkernel.adapters.service import Lane
 from keepkernel.adapters.sqlite import SQLiteStore
 from keepkernel.fuzz import law
 from keepkernel.fuzz.commands import WrongUsage, replay
+from keepkernel.fuzz.machines import kernel as kernel_machine
 from keepkernel.fuzz.machines import levels
 from keepkernel.fuzz.machines.choices import Choices, by_chance, recorded
 from keepkernel.fuzz.machines.host import HostLife
+from keepkernel.fuzz.machines.kernel import KernelLife
 from keepkernel.fuzz.machines.kinds import EVERYTHING, LIVED
 from keepkernel.fuzz.machines.levels import LEVELS, Level, Trace, beginning
-from keepkernel.fuzz.machines.life import Coverage
+from keepkernel.fuzz.machines.life import Broken, Coverage
 from keepkernel.fuzz.machines.machine import Failure, Watcher, run, scout
 from keepkernel.fuzz.machines.values import COURSE
 from keepkernel.fuzz.unreached import HARDLY_LIVED, NEVER_LIVED
@@ -98,6 +100,14 @@ def test_only_a_tool_of_theirs_is_asked_of_the_connections() -> None:
     assert life.trouble is None
     life.hear(Send("r1", "sheets.append", "1", "w/r1", life.now - life.lag - 1), Happened("2"))  # It is too late.
     assert life.trouble is not None
+
+
+def test_a_failure_that_proves_too_much_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    life = KernelLife(recorded([]), Coverage())
+    life.classes("timeout")
+    monkeypatch.setattr(kernel_machine, "classify", lambda failure, **how: classify(failure, sent=False))
+    with pytest.raises(Broken, match="timeout, sent: True, declared: False, is certain: True"):
+        life.classes("timeout")
 
 
 # --- what is broken is found ---------------------------------------------------------------------------
