@@ -42,14 +42,14 @@ sub block { $S->{error} //= { kind => 'blocked', cause => $_[0], run => $_[1]{id
     $S->{backoff_until} = 0; $S->{maintenance} = undef; $S->{error} = undef if $S->{error} && $S->{error}{kind} eq 'blocked'; () },
   exit_maintenance => sub { reject('not_in_maintenance') unless $S->{maintenance}; $S->{maintenance} = undef; () },
   publish => sub { publish($_[0]{publication}, ''); () },
-  start_session => sub { my $c = shift; gate($c->{now}); reject('session_open') if $S->{session};
+  start_session => sub { my $c = shift; gate($c->{now}); reject('session_open') if $S->{session}; reject('id_empty') if $c->{session} eq '';
     $S->{session} = { id => $c->{session}, status => 'open', runs => 0, commits => 0 }; () },
   finish_session => sub { my $c = shift; reject('run_active') if active(); my $s = session($c); $S->{session} = undef;
     $s->{status} = $s->{commits} ? 'completed' : 'failed'; (retired => { session => $s }) },
   run_now => sub { my $c = shift; gate($c->{now}); my $h = row($c->{handler}) or reject('handler_unknown');
     if ($h->{declared}{kind} eq 'consumer') { $h->{dirty} = JSON::PP::true } else { $h->{due_at} = $c->{now} } () },
   create_run => sub { my $c = shift; gate($c->{now}); my $s = session($c); reject('session_spent') if $s->{runs} >= $S->{policy}{session_runs};
-    my $h = row($c->{handler}) or reject('handler_unknown'); $s->{runs}++; $h->{dirty} = JSON::PP::false;
+    my $h = row($c->{handler}) or reject('handler_unknown'); reject('id_empty') if $c->{run} eq ''; $s->{runs}++; $h->{dirty} = JSON::PP::false;
     $S->{run} = { id => $c->{run}, handler => $c->{handler}, kind => $h->{declared}{kind}, session => $s->{id}, version => $S->{version},
       status => 'active', phase => 'pending', outcome => '', retry_of => '', created_at => $c->{now}, reserved => [], causes => [],
       data => 'null', title => '', result => '', message => '', abandoned => JSON::PP::false }; () },
