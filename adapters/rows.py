@@ -9,18 +9,13 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ..kernel.codec import CANONICAL, decode_command, encode, from_plain, to_plain
+from ..kernel.codec import decode_command, encode, from_plain, text_of
 from ..kernel.commands import NAMES
 from ..kernel.ports import Change, Conflict, Lease, LeaseLost, Transition, UnknownWorkflow
 from ..kernel.types import Event, Key
 
 Value = TypeVar("Value")
 Row = Sequence[Any]
-
-
-def text_of(value: Any) -> str:
-    """Canonical JSON of a row's value: a run, a record, a session, a list of causes."""
-    return CANONICAL.encode(to_plain(value))
 
 
 def value_of(kind: type[Value], text: str) -> Value:

@@ -82,7 +82,7 @@ MIGRATIONS: Final = (
         CREATE TABLE transitions (
             workflow TEXT NOT NULL, version INTEGER NOT NULL, change TEXT NOT NULL, at INTEGER NOT NULL,
             name TEXT NOT NULL, command TEXT NOT NULL, rules TEXT NOT NULL,
-            run TEXT, mutation TEXT, session TEXT, PRIMARY KEY (workflow, version)) WITHOUT ROWID""",
+            run TEXT, mutation TEXT, session TEXT, PRIMARY KEY (workflow, version))""",
         *(f"CREATE INDEX finished_{n}s ON transitions (workflow, version) WHERE {n} IS NOT NULL" for n in VIEWED),
         *(view(name, _field) for name in VIEWED),
     ),

@@ -47,13 +47,55 @@ def encode(value: State | Command | Outcome | Effect) -> str:
     >>> encode(Pause(now=5))
     '{"now":5,"type":"pause"}'
     """
-    plain = to_plain(value)
     try:
-        text = CANONICAL.encode(plain)
-        require_unicode(text, plain)
+        text = text_of(value)
+        if SURROGATE.search(text):
+            require_unicode(text, to_plain(value))
     except ValueError as error:
         raise EncodeError(f"{type(value).__name__} has no canonical text: {error}") from None
     return text
+
+
+def text_of(value: Any) -> str:
+    """The canonical text of any part of a kernel value."""
+    return WRITERS[type(value)](value)
+
+
+Writer = Callable[[Any], str]
+
+
+class Writers(dict[type, Writer]):
+    """The function that writes one type, made when it is first wanted: durable steps are made of texts."""
+
+    def __missing__(self, kind: type) -> Writer:
+        self[kind] = made = _record_writer(kind) if hasattr(kind, "_fields") else CANONICAL.encode
+        return made
+
+
+def _write_list(items: tuple[Any, ...]) -> str:
+    return f"[{','.join([WRITERS[type(item)](item) for item in items])}]"
+
+
+def _record_writer(kind: Any) -> Writer:
+    order = sorted(range(len(kind._fields)), key=lambda at: kind._fields[at])
+    members = {name: "%s" for name in kind._fields} | ({"type": f'"{TAGS[kind]}"'} if kind in TAGS else {})
+    form = "{" + ",".join(f'"{name}":{members[name]}' for name in sorted(members)) + "}"
+
+    def write(record: Any) -> str:
+        return form % tuple([WRITERS[type(item)](item) for item in [record[at] for at in order]])
+
+    return write
+
+
+WRITERS: Final = Writers(
+    {
+        str: json.encoder.encode_basestring_ascii,
+        int: int.__repr__,
+        bool: {False: "false", True: "true"}.__getitem__,
+        NoneType: lambda nothing: "null",
+        tuple: _write_list,
+    }
+)
 
 
 def decode_state(text: str) -> State:
@@ -99,43 +141,11 @@ def to_plain(value: Any) -> Any:
     """The JSON value of a kernel value."""
     if not isinstance(value, tuple):
         return value
-    shape = shape_of(type(value))
-    if shape is None:
+    fields = getattr(value, "_fields", None)
+    if fields is None:
         return [to_plain(item) for item in value]
-    plain = dict(zip(shape.fields, value, strict=True))
-    for name in shape.nested:
-        plain[name] = to_plain(plain[name])
-    return plain if shape.tag is None else {"type": shape.tag, **plain}
-
-
-class Shape(NamedTuple):
-    """What is to be known of a class of values to write them."""
-
-    fields: tuple[str, ...]
-    nested: tuple[str, ...]
-    """Fields that may hold other values than plain ones."""
-    tag: str | None
-
-
-@cache
-def shape_of(kind: Any) -> Shape | None:
-    """None for a plain tuple, which is a list."""
-    if not hasattr(kind, "_fields"):
-        return None
-    hints = get_type_hints(kind)
-    nested = tuple(name for name in kind._fields if not is_plain(hints[name]))
-    return Shape(kind._fields, nested, TAGS.get(kind))
-
-
-def is_plain(kind: Any) -> bool:
-    """Whether values of a type are the same in JSON: texts, numbers, truth values, words, nothing.
-
-    >>> is_plain(int | None), is_plain(Literal["a"]), is_plain(tuple[str, ...])
-    (True, True, False)
-    """
-    if get_origin(kind) in (Union, UnionType):
-        return all(map(is_plain, get_args(kind)))
-    return get_origin(kind) is Literal or kind in (str, int, bool, NoneType)
+    plain = dict(zip(fields, map(to_plain, value), strict=True))
+    return {"type": TAGS[type(value)], **plain} if type(value) in TAGS else plain
 
 
 def from_plain(kind: Any, plain: Any) -> Any:
