@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from .commands import COMMANDS, NAMES, Command
 from .types import Accepted, CallHandler, Effect, Outcome, Reconcile, Rejected, Repair, Send, State
@@ -78,7 +78,7 @@ def _write_list(items: tuple[Any, ...]) -> str:
 
 def _record_writer(kind: Any) -> Writer:
     order = sorted(range(len(kind._fields)), key=lambda at: kind._fields[at])
-    members = {name: "%s" for name in kind._fields} | ({"type": f'"{TAGS[kind]}"'} if kind in TAGS else {})
+    members = dict.fromkeys(kind._fields, "%s") | ({"type": f'"{TAGS[kind]}"'} if kind in TAGS else {})
     form = "{" + ",".join(f'"{name}":{members[name]}' for name in sorted(members)) + "}"
 
     def write(record: Any) -> str:

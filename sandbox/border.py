@@ -9,6 +9,8 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final, NoReturn
 
+from ..kernel.codec import require_unicode
+
 DEPTH_MAX: Final = 64
 DIGITS_MAX: Final = 300
 
@@ -33,14 +35,18 @@ def loads(text: str) -> Any:
         raise NotExact(f"not JSON: {error.msg}") from None
     except RecursionError:
         raise NotExact(f"it nests deeper than {DEPTH_MAX} levels") from None
-    _require_depth(value)
-    _require_unicode(value)
+    if text.count("[") + text.count("{") > DEPTH_MAX:  # With fewer it can not nest so deep, whatever they belong to.
+        _require_depth(value)
+    try:
+        require_unicode(text, value)
+    except UnicodeEncodeError:
+        raise NotExact("a text contains half a surrogate pair") from None
     return value
 
 
 def dumps(value: Any) -> str:
     """One line of ASCII, so that no layer below has a character to stumble over."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return ENCODER.encode(value)
 
 
 def _require_depth(value: Any) -> None:
@@ -55,13 +61,6 @@ def _require_depth(value: Any) -> None:
 
 def _boxes(values: Iterable[Any]) -> list[Any]:
     return [value for value in values if isinstance(value, list | dict)]
-
-
-def _require_unicode(value: Any) -> None:
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise NotExact("a text contains half a surrogate pair") from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -88,6 +87,7 @@ def _constant(name: str) -> NoReturn:
     raise NotExact(f"{name} is not JSON")
 
 
+ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=_whole, parse_float=_fraction, parse_constant=_constant
 )

@@ -6,19 +6,18 @@ context is dropped, so there is nothing that the script could catch (SCRIPT-003)
 trusted.
 """
 
-import json
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from ..kernel.capabilities import Function, Operation, allowed
 from ..kernel.failures import FailureClass
 from ..kernel.respond import Failed
 from . import border
-from .engine import OVERDUE, Killed, NoWorker, Stopped, Workers
+from .engine import OVERDUE, Killed, NoWorker, Stopped, Worker, Workers
 
 MESSAGE_MAX: Final = 2_000
 LOG_END: Final = 100
@@ -96,6 +95,8 @@ class End(Strict):
 class Frame(Strict):
     moves: list[LogLine | Move]
     end: End | Broken | None = Field(...)
+    over: bool
+    """The script has come to its end, and waits for nothing."""
 
 
 FRAME: Final = TypeAdapter(Frame)
@@ -124,10 +125,11 @@ def run(workers: Workers, job: Job, perform: Perform, log: list[str]) -> Returne
     try:
         with workers.lent() as worker:
             deadline = time.monotonic() + job.wall_ms / 1_000
-            worker.send(_order(job, workers), deadline)
+            worker.send(_order(job, worker), deadline)
             made: list[Operation] = []
             while True:
                 frame = _frame(worker.receive(deadline))
+                worker.over = frame.over
                 asked = _judge(job, frame, made, log)
                 if sum(len(line) + 1 for line in log) > workers.limits.log_chars + LOG_END:
                     raise Stopped(STRANGE)
@@ -153,14 +155,21 @@ def run(workers: Workers, job: Job, perform: Perform, log: list[str]) -> Returne
         return Failed(blamed, f"{job.function} of {job.handler} was stopped: {stopped}")
 
 
-def _order(job: Job, workers: Workers) -> dict[str, Any]:
-    return {
-        **job._asdict(),
-        **workers.limits._asdict(),
-        "tools": None,
-        "connectors": border.dumps(list(connectors(job.tools).items())),
+def _order(job: Job, worker: Worker) -> dict[str, Any]:
+    """What to do; a script and its surroundings only when the worker does not know them yet."""
+    worker.over = False
+    order = {
+        "function": job.function,
+        "handler": job.handler,
+        "values": job.values,
         "wall_s": job.wall_ms / 1_000,
     }
+    setting = (job.source, *job.tools)
+    if worker.setting != setting:
+        worker.setting = setting
+        names = border.dumps(list(connectors(job.tools).items()))
+        order["setting"] = {**worker.limits._asdict(), "source": job.source, "connectors": names}
+    return order
 
 
 def connectors(tools: Collection[str]) -> dict[str, list[str]]:
@@ -180,8 +189,8 @@ def connectors(tools: Collection[str]) -> dict[str, list[str]]:
 
 def _frame(body: bytes) -> Frame:
     try:
-        return FRAME.validate_python(json.loads(body))
-    except (ValueError, RecursionError):  # A validation error is a ValueError too.
+        return FRAME.validate_json(body)
+    except ValidationError:
         raise Stopped(STRANGE) from None
 
 

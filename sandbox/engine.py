@@ -57,6 +57,11 @@ class Worker:
         self.limits = limits
         self.calls = 0
         self.started = False
+        self.setting: object = None
+        """What it was told last of all that stays the same from call to call."""
+        self.over = True
+        """Whether it has ended its call of its own."""
+        self.killed = False
         self._came = bytearray()
         self._socket, theirs = socket.socketpair()
         with theirs:
@@ -120,6 +125,8 @@ class Worker:
 
     def drop(self) -> None:
         """The call is over: its context goes, with all that the script still waits for."""
+        if self.over:
+            return
         try:
             self.send({"drop": True}, time.monotonic() + 1)
         except Stopped:
@@ -130,6 +137,7 @@ class Worker:
         return self.process.poll() is None
 
     def kill(self) -> None:
+        self.killed = True
         self._socket.close()
         self.process.kill()
         self.process.wait()
@@ -146,10 +154,11 @@ def _left(deadline: float) -> float:
 class Workers:
     """Warm workers: each is lent to one call at a time, and replaced as soon as it is gone.
 
-    They take turns, so that one makes its next context while another is at work.
+    One is enough for calls that come one after another: it makes its next context while the host is busy with what
+    came of the last call.
     """
 
-    def __init__(self, limits: Limits = Limits(), warm: int = 2) -> None:  # noqa: B008 - an immutable value
+    def __init__(self, limits: Limits = Limits(), warm: int = 1) -> None:  # noqa: B008 - an immutable value
         self.limits = limits
         self._idle = deque(Worker(limits) for _ in range(warm))
 
@@ -167,7 +176,7 @@ class Workers:
             worker.calls += 1
             if worker.calls >= self.limits.calls_per_worker:
                 worker.kill()
-            self._idle.append(worker if worker.alive else Worker(self.limits))
+            self._idle.append(Worker(self.limits) if worker.killed else worker)
 
     def _take(self) -> Worker:
         """A warm worker; one that died while it was idle is nobody's fault, and replaced."""

@@ -89,6 +89,7 @@
   // --- moves -----------------------------------------------------------------------------------------------
 
   const waiting = create(null);
+  let unanswered = 0;
   let moves = "";
   let calls = 0;
   let logged = 0;
@@ -114,7 +115,10 @@
       move(`{"call":${id},"operation":"${operation}","tool":${stringify(tool)},"args":[${args}]${broken}}`);
       return new Pledge((resolve) => {
         if (operation === "publish" && publishes) resolve();
-        else waiting[id] = resolve;
+        else {
+          waiting[id] = resolve;
+          unanswered += 1;
+        }
       });
     };
   }
@@ -294,10 +298,12 @@
     if (verb === "settle") {
       const resolve = waiting[first];
       delete waiting[first];
+      unanswered -= 1;
       return void resolve(decode(second, third));
     }
     const ended = end();
-    const taken = `{"moves":[${moves}],"end":${ended}}`;
+    const over = ending !== "" && unanswered === 0; // Nothing can move any more, whatever the host does.
+    const taken = `{"moves":[${moves}],"end":${ended},"over":${over}}`;
     moves = "";
     return text(taken); // A long text is a rope of pieces inside the engine, and its binding can not read those.
   };

@@ -2,8 +2,8 @@
 
 It is started by its path and imports nothing of keepkernel, so it starts fast and holds nothing worth stealing. It
 talks to the host in frames over the socket that is its standard input. It decides nothing: it passes the script's
-moves on, and settles what the host answers. To end a script for good, the host says "drop": the context goes, and
-whatever the script still waits for never comes (SCRIPT-003).
+moves on, and settles what the host answers. A script that has come to its end, with nothing to wait for, is over. To
+end another for good, the host says "drop": its context goes, and what it waits for never comes (SCRIPT-003).
 """
 
 import json
@@ -12,6 +12,7 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ import quickjs
 PRELUDE = Path(__file__).with_name("prelude.js").read_text()
 BIG = re.compile(r"[0-9]{16}")
 """A number with so many digits may be more than JavaScript can hold."""
+
+OVER = '"over":true}'
+"""How the last frame of a script ends that has come to its end."""
 
 GRACE_S = 2.0
 """The host stops an overdue call itself; should the host be gone, the worker ends a little later of its own."""
@@ -57,7 +61,7 @@ def failed(error: quickjs.JSException) -> str:
     spent = isinstance(error, quickjs.StackOverflow) or message.startswith("InternalError")
     # At its limits the engine may stop anywhere, also in the prelude, and that place would tell nobody anything.
     end = {"failed": "limit" if spent else "script", "message": message, "stack": "" if spent else stack}
-    return json.dumps({"moves": [], "end": end})
+    return json.dumps({"moves": [], "end": end, "over": False})
 
 
 def fresh() -> tuple[quickjs.Context, Any]:
@@ -66,39 +70,46 @@ def fresh() -> tuple[quickjs.Context, Any]:
     return context, context.eval(PRELUDE)
 
 
-def begin(context: quickjs.Context, bridge: Any, job: dict[str, Any]) -> None:
-    context.set_memory_limit(job["memory_bytes"])
-    context.set_max_stack_size(job["stack_bytes"])
+def begin(context: quickjs.Context, bridge: Any, setting: dict[str, Any], job: dict[str, Any]) -> None:
+    context.set_memory_limit(setting["memory_bytes"])
+    context.set_max_stack_size(setting["stack_bytes"])
     values = [part for text in job["values"] for part in (text, bool(BIG.search(text)))]
-    bridge("set up", job["function"], job["handler"], job["connectors"], job["log_chars"], *values)
-    bridge("start", context.module(job["source"]))
+    bridge("set up", job["function"], job["handler"], setting["connectors"], setting["log_chars"], *values)
+    bridge("start", context.module(setting["source"]))
 
 
-def pump(context: quickjs.Context, bridge: Any) -> str:
+def settle(bridge: Any, answer: dict[str, Any]) -> None:
+    for call, text in answer["settle"]:
+        bridge("settle", call, text, bool(BIG.search(text)))
+
+
+def moved(context: quickjs.Context, bridge: Any, action: Callable[..., None], *given: Any) -> str:
     """Let the script run until nothing moves, and take what it asks for."""
-    while context.execute_pending_job():
-        pass
-    taken: str = bridge("take")
+    try:
+        action(*given)
+        while context.execute_pending_job():
+            pass
+        taken: str = bridge("take")
+    except quickjs.JSException as error:
+        return failed(error)
     return taken
 
 
-def run(sock: socket.socket, context: quickjs.Context, bridge: Any, job: dict[str, Any]) -> bool:
+def run(
+    sock: socket.socket, context: quickjs.Context, bridge: Any, setting: dict[str, Any], job: dict[str, Any]
+) -> bool:
     """One call of a function; False when the host has gone."""
-    try:
-        begin(context, bridge, job)
-        send(sock, pump(context, bridge))
-    except quickjs.JSException as error:
-        send(sock, failed(error))
-    while (answer := receive(sock)) is not None:
+    frame = moved(context, bridge, begin, context, bridge, setting, job)
+    send(sock, frame)
+    while not frame.endswith(OVER):
+        answer = receive(sock)
+        if answer is None:
+            return False
         if "settle" not in answer:
             return True
-        try:
-            for call, text in answer["settle"]:
-                bridge("settle", call, text, bool(BIG.search(text)))
-            send(sock, pump(context, bridge))
-        except quickjs.JSException as error:
-            send(sock, failed(error))
-    return False
+        frame = moved(context, bridge, settle, bridge, answer)
+        send(sock, frame)
+    return True
 
 
 def end_with_host() -> None:
@@ -114,14 +125,17 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sock = socket.socket(fileno=0)
     send(sock, "{}")  # Ready.
+    setting: dict[str, Any] = {}
     while True:
         context, bridge = fresh()  # Made before it is wanted; nobody waits for it.
         job = receive(sock)
         if job is None:
             return
-        resource.setrlimit(resource.RLIMIT_AS, (job["process_bytes"], resource.RLIM_INFINITY))
+        if "setting" in job:  # What is the same from call to call is told once.
+            setting = job["setting"]
+            resource.setrlimit(resource.RLIMIT_AS, (setting["process_bytes"], resource.RLIM_INFINITY))
         signal.setitimer(signal.ITIMER_REAL, job["wall_s"] + GRACE_S)
-        if not run(sock, context, bridge, job):
+        if not run(sock, context, bridge, setting, job):
             return
         signal.setitimer(signal.ITIMER_REAL, 0)
 

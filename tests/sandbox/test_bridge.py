@@ -230,6 +230,20 @@ def test_a_script_can_not_ask_for_more_at_once_than_it_could_hold(workers: Watch
     assert (ran.said.failure, "at once" in ran.said.message, len(ran.asked)) == ("limit", True, 4)
 
 
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """All that workers are told."""
+    messages: list[dict[str, Any]] = []
+    send = Worker.send
+
+    def heard(worker: Worker, message: dict[str, Any], deadline: float) -> None:
+        messages.append(message)
+        send(worker, message, deadline)
+
+    monkeypatch.setattr(Worker, "send", heard)
+    return messages
+
+
 def test_operations_are_answered_in_their_order_until_none_is_left(workers: Watched) -> None:
     body = """
         const [a, b] = await Promise.all([ctx.gmail.search(1), ctx.gmail.search(2)]);
@@ -242,21 +256,30 @@ def test_operations_are_answered_in_their_order_until_none_is_left(workers: Watc
 
 
 def test_publications_wait_for_nobody_and_come_in_their_order_with_the_end(
-    workers: Watched, monkeypatch: pytest.MonkeyPatch
+    workers: Watched, sent: list[dict[str, Any]]
 ) -> None:
     body = "for (let n = 1; n <= 3; n++) await ctx.publish('t', n); ctx.publish('t', 4); return 5"
-    sent: list[dict[str, Any]] = []
-    send = Worker.send
-
-    def heard(worker: Worker, message: dict[str, Any], deadline: float) -> None:
-        sent.append(message)
-        send(worker, message, deadline)
-
-    monkeypatch.setattr(Worker, "send", heard)
     ran = run_body(workers, "next", body)
     assert ran.said == Returned("5")
     assert [asked.args[-1] for asked in ran.asked] == [1, 2, 3, 4]
-    assert [*sent[1:]] == [{"drop": True}], "the call, its end, and nothing in between"
+    assert sent[1:] == [], "the call, and nothing after it"
+
+
+def test_only_a_script_that_still_waits_is_told_that_its_call_is_over(
+    workers: Watched, sent: list[dict[str, Any]]
+) -> None:
+    run_body(workers, "mutate", "await ctx.gmail.send({n: 1})")
+    assert sent.pop() == {"drop": True}
+    run_body(workers, "prepare", "await new Promise(() => {})")
+    assert sent.pop() == {"drop": True}
+    run_body(workers, "prepare", "ctx.peek('mail'); return 1")
+    assert [*sent.pop()] == ["settle"], "it had an end, and was still owed an answer"
+
+
+def test_a_script_is_told_to_its_worker_once(workers: Watched, sent: list[dict[str, Any]]) -> None:
+    returned = [run_body(workers, "prepare", f"return {n}").said for n in (1, 1, 2, 1)]
+    assert returned == [Returned("1"), Returned("1"), Returned("2"), Returned("1")]
+    assert ["setting" in message for message in sent] == [True, False, True, True]
 
 
 def test_a_publication_that_is_refused_ends_the_run_before_what_was_asked_after_it(workers: Watched) -> None:
