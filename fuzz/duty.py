@@ -92,7 +92,7 @@ def to_answer(state: State, effect: CallHandler | Send | Reconcile, answer: Answ
         case Finished():
             return (c.CommitConsumer(now, run, answer.state, answer.publications),)
         case Unknown():
-            return (c.LoseTrack(now, run),)
+            return (c.LoseTrack(now, run, *answer),)
         case Happened(result):
             fits = len(result) <= state.policy.json_max_chars
             by = effect.by if isinstance(effect, Reconcile) else "call"
@@ -114,7 +114,7 @@ def to_question(state: State, effect: Reconcile, answer: Answer, now: int) -> tu
             early = (c.ReconcileRetry(now, run, by, early=True),) if now < lands_until else ()
             return (*early, *stop)
         case AskAgain():
-            return (c.ReconcileRetry(now, run, by), *stop)
+            return (c.ReconcileRetry(now, run, by, False, *answer), *stop)
     return stop or (c.Exhaust(now, run, no_method=True),)
 
 

@@ -119,7 +119,7 @@ class Outside:
         if does == "refused":
             return Failed("rate_limit", "the target is busy and did nothing")
         self._clock.wait_until(self._clock.now + ANSWER_MS)
-        return Unknown()
+        return Unknown("the target gave no answer")
 
     def reconcile(self, effect: Reconcile) -> Answer:
         """The truth; before it, as often as is planned, that it can not be told."""
@@ -129,7 +129,7 @@ class Outside:
         asked = self._told("asked", effect.key)
         self.note("asked", effect.key, inputs)
         if asked < self.plan.shrugs:
-            return AskAgain()
+            return AskAgain("the target can not tell yet")
         if self.happened(effect.key):
             return Happened('{"row":1}')
         if self.plan.voids:

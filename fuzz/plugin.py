@@ -67,7 +67,7 @@ class ScriptedWorld:
         self.reach("target: after")
         if outcome == "applied":
             return Happened()
-        return Failed("refused", "the target refused") if outcome == "refused" else Unknown()
+        return Failed("refused", "the target refused") if outcome == "refused" else Unknown("no answer came")
 
     def reconcile(self, effect: Reconcile) -> Answer:
         if not self.reconcilable:

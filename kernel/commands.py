@@ -137,6 +137,8 @@ class LoseTrack(NamedTuple):
 
     now: int
     run: str
+    message: str = ""
+    """Why, for the people who read the journal (MUT-007)."""
 
 
 class ReconcileRetry(NamedTuple):
@@ -147,6 +149,8 @@ class ReconcileRetry(NamedTuple):
     by: Literal["inline", "reconcile"]
     early: bool = False
     """It answered `failed` while the call may still land."""
+    message: str = ""
+    """Why it could not tell, likewise."""
 
 
 class Exhaust(NamedTuple):

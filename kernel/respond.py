@@ -84,6 +84,8 @@ class Happened(NamedTuple):
 class Unknown(NamedTuple):
     """The call was sent and gave no answer that settles it."""
 
+    message: str = ""
+
 
 class DidNotHappen(NamedTuple):
     """Reconcile did not find the change."""
@@ -93,6 +95,8 @@ class DidNotHappen(NamedTuple):
 
 class AskAgain(NamedTuple):
     """Reconcile could not tell."""
+
+    message: str = ""
 
 
 class NoMethod(NamedTuple):
@@ -182,8 +186,8 @@ def respond(
             return (ApplyMutation(now, run, "call", fitting(state, answer.result)),)
         case Send(run), Failed():
             return (FailMutation(now, run, "call"), ended(now, run, answer))
-        case Send(run), Unknown():
-            return (LoseTrack(now, run),)
+        case Send(run), Unknown(message):
+            return (LoseTrack(now, run, message),)
         case Reconcile(run), _:
             return reconciled(state, effect, answer, now)
     raise TypeError(f"{type(answer).__name__} does not answer {type(effect).__name__}")
@@ -216,8 +220,8 @@ def reconciled(state: State, effect: Reconcile, answer: Answer, now: int) -> tup
             return (ReconcileRetry(now, run, by, early=True), *stop)
         case DidNotHappen():  # Asked too early and told too late: worth nothing, and it costs no attempt.
             return stop
-        case AskAgain():
-            return (ReconcileRetry(now, run, by), *stop)
+        case AskAgain(message):
+            return (ReconcileRetry(now, run, by, message=message), *stop)
         case NoMethod():
             return stop or (Exhaust(now, run, no_method=True),)
     raise TypeError(f"{type(answer).__name__} does not answer a reconcile")

@@ -186,6 +186,8 @@ class Workers:
             worker = Worker(self.limits)
         try:
             worker.await_start()
+        except Killed:  # A trouble of the machine, and no reason to think that the next one would not start.
+            raise
         except Stopped as stopped:
             worker.kill()
             raise NoWorker(f"the sandbox does not start: {stopped}") from None

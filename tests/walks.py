@@ -116,8 +116,14 @@ def draw(random: Random, state: State, now: int, fresh: str) -> Command:
     reported = reports(state)
     if commands and (intent == "plan" or (intent == "report" and not reported)):
         return commands[0]
-    names = {"report": reported, "anything": tuple(COMMANDS)}.get(intent) or PEOPLE
+    names = {"report": reported, "anything": tuple(COMMANDS)}.get(intent) or wishes(state)
     return made(random, COMMANDS[random.choice(names)], state, now, fresh)
+
+
+def wishes(state: State) -> tuple[str, ...]:
+    """What people ask for; most of all an answer, when they alone can give it."""
+    asked = state.mutation is not None and state.mutation.status == "indeterminate"
+    return (*PEOPLE, *4 * PEOPLE[:4]) if asked else PEOPLE
 
 
 def reports(state: State) -> tuple[str, ...]:

@@ -173,22 +173,23 @@ class Connections:
             sent = isinstance(error, Refused)
             if classify(error.failure, sent=sent, declared_refusal=sent).certain:
                 return Failed(error.failure, self._words(f"{tool}: {error}"), tool)
-            self._report(tool, key, f"a refusal of class {error.failure} proves nothing, so it is unknown", error)
+            why = f"a refusal of class {error.failure} proves nothing, so it is unknown"
+            return Unknown(self._report(tool, key, why, error))
         except Overdue:
-            self._say(tool, key, f"no answer in {connector.deadline_ms} ms, so it is unknown whether it happened")
+            why = f"no answer in {connector.deadline_ms} ms, so it is unknown whether it happened"
+            return Unknown(self._say(tool, key, why))
         except Unclear as error:
-            self._say(tool, key, f"{error}; so it is unknown whether it happened")
+            return Unknown(self._say(tool, key, f"{error}; so it is unknown whether it happened"))
         except Exception as error:
-            self._report(tool, key, "it broke off, so it is unknown whether it happened", error)
-        return Unknown()
+            return Unknown(self._report(tool, key, "it broke off, so it is unknown whether it happened", error))
 
     def reconcile(self, effect: Reconcile) -> Answer:
         """Ask whether it happened: Happened, DidNotHappen, AskAgain or NoMethod."""
         tool, key = effect.tool, effect.key
         found = self._tools.get(tool)
         if found is None:
-            self._say(tool, key, "no connector provides it any more, so nobody can be asked whether it happened")
-            return AskAgain()
+            why = "no connector provides it any more, so nobody can be asked whether it happened"
+            return AskAgain(self._say(tool, key, why))
         connector, method = found
         if method.reconcile is None or not connector.reconcilable(method.name):
             return NoMethod()
@@ -196,14 +197,16 @@ class Connections:
             given = shaped(method, effect.params)
             call = Call(effect.key, reach=self._reach)
             answer = within(connector.deadline_ms, partial(method.reconcile, connector, given, call))
+            if isinstance(answer, AskAgain):
+                return AskAgain(self._words(answer.message))
             return answer if isinstance(answer, NOT_FOUND) else Happened(self._result(method, answer))
         except Overdue:
-            self._say(tool, key, f"no answer in {connector.deadline_ms} ms to the question whether it happened")
+            why = f"no answer in {connector.deadline_ms} ms to the question whether it happened"
+            return AskAgain(self._say(tool, key, why))
         except Unclear as error:
-            self._say(tool, key, str(error))
+            return AskAgain(self._say(tool, key, str(error)))
         except Exception as error:
-            self._report(tool, key, "nobody could tell whether it happened", error)
-        return AskAgain()
+            return AskAgain(self._report(tool, key, "nobody could tell whether it happened", error))
 
     # -- words
 
@@ -219,12 +222,17 @@ class Connections:
         text = self.masked(message)
         return text if len(text) <= MESSAGE_MAX else f"{text[:MESSAGE_MAX]}…"
 
-    def _say(self, tool: str, key: str, message: str) -> None:
-        self._tell(tool, self._words(message), key)
+    def _say(self, tool: str, key: str, message: str) -> str:
+        """Tell it, and give it as it may stand in the journal."""
+        words = self._words(message)
+        self._tell(tool, words, key)
+        return words
 
-    def _report(self, tool: str, key: str, message: str, error: BaseException) -> None:
-        told = "".join(traceback.format_exception(error))
-        self._tell(tool, self.masked(f"{message}: {described(error)}\n{told}"), key)
+    def _report(self, tool: str, key: str, message: str, error: BaseException) -> str:
+        """The same, and where the error comes from is told besides."""
+        message, told = f"{message}: {described(error)}", "".join(traceback.format_exception(error))
+        self._tell(tool, self.masked(f"{message}\n{told}"), key)
+        return self._words(message)
 
     def _late(self, tool: str, key: str, error: BaseException | None) -> None:
         ended = described(error) if error else "it is done"

@@ -172,7 +172,9 @@ class Mail(Connector):
         message_id = self._message_id(call)
         if self.sent.place.holds(message_id, self._timeout_s):
             return Sent(message_id=message_id, filed=True)
-        return DidNotHappen() if self.sent.server_files else AskAgain()
+        if self.sent.server_files:
+            return DidNotHappen()
+        return AskAgain("it is not among the sent mail; but a copy is filed only after the mail is out")
 
     def _message_id(self, call: Call) -> str:
         return f"<{call.name}@{self.sender.rpartition('@')[2].rstrip('>')}>"

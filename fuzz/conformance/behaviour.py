@@ -234,12 +234,12 @@ class World:
         return (
             respond.Happened('{"row":7}')
             if fate in ("ok", "slow", "nothing", "wake", "killed after")
-            else respond.Unknown()
+            else respond.Unknown("no answer came")
         )
 
     def found(self, key: str, fate: str) -> respond.Answer:
         if fate == "unsure":
-            return respond.AskAgain()
+            return respond.AskAgain("it can not tell")
         if fate == "no method":
             return respond.NoMethod()
         if self.calls.get(key, False):

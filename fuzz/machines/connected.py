@@ -13,7 +13,7 @@ from pydantic import RootModel
 from ...adapters.connectors.base import Call, Connector, NotDone, Refused, Unclear, changes, reconciles
 from ...adapters.connectors.connections import Connections
 from ...kernel.failures import FailureClass
-from ...kernel.respond import Answer, AskAgain, Failed, Happened
+from ...kernel.respond import Answer, AskAgain, Failed, Happened, Unknown
 from ...kernel.types import Reconcile, Send
 from .choices import Choices
 from .life import Broken
@@ -81,4 +81,6 @@ def in_its_way(choices: Choices, effect: Send | Reconcile, drawn: Answer) -> Any
 def plain(answer: Answer) -> object:
     if isinstance(answer, Happened):
         return json.loads(answer.result)
+    if isinstance(answer, Unknown | AskAgain):  # In words of its own, but it says why.
+        return type(answer), bool(answer.message)
     return answer.failure if isinstance(answer, Failed) else answer

@@ -137,19 +137,19 @@ class Target:
                 call.fate = "lost"
                 return Failed(self.choices.of(TARGET_REFUSALS), "refused")
             if self.goes_wrong("late"):
-                return Unknown()
+                return Unknown("no answer came")
             if self.goes_wrong("silent"):
                 world.end(call, self.choices)
-                return Unknown()
+                return Unknown("no answer came")
             world.land(call)
-        return Unknown() if self.goes_wrong("silent") else self.happened()
+        return Unknown("no answer came") if self.goes_wrong("silent") else self.happened()
 
     def happened(self) -> Happened:
         return Happened(self.choices.of(ODD_TEXTS) if self.goes_wrong("odd") else '{"row":1}')
 
     def reconcile(self, effect: Reconcile) -> Answer:
         if self.goes_wrong("shrug"):
-            return NoMethod() if self.choices.chance(20) else AskAgain()
+            return NoMethod() if self.choices.chance(20) else AskAgain("it can not tell")
         if self.world.happened(effect.key):
             return self.happened()
         if self.goes_wrong("void"):

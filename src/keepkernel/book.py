@@ -6,6 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
+from .kernel.commands import CreateRetry, CreateRun
 from .kernel.ports import Store, Transition
 from .kernel.types import Event, Key, Mutation, Run, State
 
@@ -76,6 +77,14 @@ class Chapter:
             return tuple((line.version, line) for line in self.store.transitions(self.workflow, after, limit))
 
         return newest(page, self.version)
+
+    def transitions_of(self, run: Run) -> Iterator[Transition]:
+        """What was done with a run, back to its beginning."""
+        for line in self.transitions():
+            if getattr(line.command, "run", "") == run.id:
+                yield line
+                if isinstance(line.command, CreateRun | CreateRetry):
+                    return
 
     def _past_records(self) -> Iterator[Mutation]:
         return newest(lambda after, limit: self.store.mutations(self.workflow, after, limit), self.version)

@@ -10,7 +10,6 @@ from .book import Book, Chapter, NotFound
 from .kernel import commands as c
 from .kernel.ports import Store, StoreError
 from .kernel.types import Key, Publication
-from .log import read_log
 from .sandbox import border
 from .sandbox.loader import suggestion
 from .settings import Unusable
@@ -18,7 +17,6 @@ from .story import Document
 
 TOOL: Final = re.compile(r"\w+\.\w+")
 LIST_MAX: Final = 100_000
-TOLD_MAX: Final = 5
 
 Submit = Callable[[str, c.Command], Any]
 """Takes a workflow and a command, and gives what the kernel said to it."""
@@ -81,7 +79,7 @@ class Office:
     def status(self, request: Document) -> Document:
         chapters = self.book.chapters(text(request, "workflow"))
         now = self.store.now()
-        return {"host": self.host, "workflows": [self.heard(story.status_of(chapter, now)) for chapter in chapters]}
+        return {"host": self.host, "workflows": [story.status_of(chapter, now) for chapter in chapters]}
 
     def rows(self, what: Callable[[Chapter, int], list[Document]], request: Document) -> Document:
         limit = request.get("limit", 50)
@@ -91,16 +89,7 @@ class Office:
         return {"rows": [row for chapter in chapters for row in what(chapter, limit)]}
 
     def explain(self, request: Document) -> Document:
-        return self.heard(story.explain(self.book, text(request, "name"), text(request, "workflow"), self.store.now()))
-
-    def heard(self, document: Document) -> Document:
-        """With what connectors told of a call that nobody knows about: the log has it, and no other place."""
-        record = document["escalation"]
-        if record is not None and self.log is not None:
-            lines = read_log(self.log, record["mutation"])
-            told = [line["text"] for line in lines if line["kind"] == "tool" and line.get("run") == record["mutation"]]
-            record["told"] = [words.partition("\n")[0] for words in told[-TOLD_MAX:]]
-        return document
+        return story.explain(self.book, text(request, "name"), text(request, "workflow"), self.store.now())
 
     # -- deeds
 

@@ -28,6 +28,7 @@ SECRET: Final = re.compile(
     r"pass(word|wd|phrase)?$|secret|token|api[-_]?key|authori[sz]ation|credential", re.IGNORECASE
 )
 COVER: Final = "•••"
+TOLD_MAX: Final = 5
 DIGEST: Final = re.compile(r"\b[0-9a-f]{64}\b")
 RESOLUTIONS: Final = {
     "try-again": (c.TryAgain, "ask the target again whether it happened"),
@@ -255,7 +256,7 @@ def escalation(chapter: Chapter, now: int) -> Document | None:
         "inputs": chapter.titles(run.reserved),
         "status": record.status,
         "why": "the call was sent, and no answer came that settles whether it happened",
-        "told": [],
+        "told": what_was_told(chapter, run),
         "ended": in_words(run.message),
         "verifiable": record.reconcilable,
         "verification": way,
@@ -267,6 +268,13 @@ def escalation(chapter: Chapter, now: int) -> Document | None:
         ),
         "choices": [choice(state, record.run, name, now) for name in RESOLUTIONS],
     }
+
+
+def what_was_told(chapter: Chapter, run: Run) -> list[str]:
+    """What connectors said of a call that nobody knows about, the latest last."""
+    commands = (line.command for line in chapter.transitions_of(run))
+    doubts = (command.message for command in commands if isinstance(command, c.LoseTrack | c.ReconcileRetry))
+    return list(islice(filter(None, doubts), TOLD_MAX))[::-1]
 
 
 def choice(state: State, run: str, name: str, now: int) -> Document:
@@ -481,13 +489,8 @@ def story(kind: str, chapter: Chapter, name: str, title: str, lines: list[str], 
 
 def timeline(chapter: Chapter, run: Run) -> list[tuple[Transition, str]]:
     """What the journal says of a run, from its beginning."""
-    lines: list[tuple[Transition, str]] = []
-    for line in chapter.transitions():
-        if getattr(line.command, "run", "") == run.id and (words := words_of(chapter, run, line.command)):
-            lines.append((line, words))
-        if isinstance(line.command, c.CreateRun | c.CreateRetry) and line.command.run == run.id:
-            break
-    return lines[::-1]
+    lines = [(line, words_of(chapter, run, line.command)) for line in chapter.transitions_of(run)]
+    return [(line, words) for line, words in reversed(lines) if words]
 
 
 BY: Final = {
@@ -516,14 +519,12 @@ def words_of(chapter: Chapter, run: Run, command: c.Command) -> str:
             return f"It happened: {BY[by]}{f', with {shortly(parsed(result))}' if result != 'null' else ''}."
         case c.FailMutation(by=by):
             return f"It did not happen: {BY[by]}."
-        case c.LoseTrack():
-            return "No answer came that settles whether it happened."
-        case c.ReconcileRetry(early=early):
-            return (
-                "The target was asked, while the call may still land."
-                if early
-                else "The target was asked, and could not tell."
-            )
+        case c.LoseTrack(message=message):
+            return f"No answer came that settles whether it happened{f': {message}' if message else ''}."
+        case c.ReconcileRetry(early=True):
+            return "The target was asked, while the call may still land."
+        case c.ReconcileRetry(message=message):
+            return f"The target was asked, and could not tell{f': {message}' if message else ''}."
         case c.Exhaust():
             return "The target will not be asked any more: a person decides."
         case c.TryAgain():

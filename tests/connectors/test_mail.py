@@ -128,7 +128,7 @@ def test_its_copy_is_filed_and_found(port: int, sent: Path) -> None:
     it = connections(port, {"maildir": str(sent)})
     assert send(it, "it.send", PARAMS) == happened(filed=True)
     assert reconcile(it, "it.send", PARAMS) == happened(filed=True)
-    assert reconcile(it, "it.send", PARAMS, key="demo/other") == AskAgain()
+    assert isinstance(reconcile(it, "it.send", PARAMS, key="demo/other"), AskAgain)
 
 
 def test_a_copy_that_can_not_be_filed_does_not_undo_what_happened(port: int, sent: Path, office: PostOffice) -> None:
@@ -156,9 +156,10 @@ def test_a_connection_that_is_cut_after_the_last_dot_leaves_it_unknown(
     office.files = files
     office.after = lambda server: server.transport.abort()
     it = connections(port, {"maildir": str(sent), "server_files": files})
-    assert send(it, "it.send", PARAMS) == Unknown()
+    assert isinstance(send(it, "it.send", PARAMS), Unknown)
     assert len(office.taken) == 1
-    assert reconcile(it, "it.send", PARAMS) == (happened(filed=True) if files else AskAgain())
+    looked = reconcile(it, "it.send", PARAMS)
+    assert looked == happened(filed=True) if files else isinstance(looked, AskAgain)
 
 
 def test_an_answer_past_the_deadline_leaves_it_unknown_and_it_may_still_be_sent(
@@ -169,7 +170,7 @@ def test_an_answer_past_the_deadline_leaves_it_unknown_and_it_may_still_be_sent(
     ended = threading.Event()
     office.after = lambda server: ended.set()
     it = connections(port, {"maildir": str(sent), "server_files": True}, deadline_ms=500)
-    assert send(it, "it.send", PARAMS) == Unknown()
+    assert isinstance(send(it, "it.send", PARAMS), Unknown)
     assert reconcile(it, "it.send", PARAMS) == DidNotHappen(voided=False)  # The kernel knows that this is too early.
     office.lasts.set()
     assert ended.wait(60)
@@ -194,8 +195,12 @@ def test_refusals(port: int, office: PostOffice, step: str, answer: str, failure
     office.answers[step] = answer
     params = {**PARAMS, "to": ["alice@example.org", "bob@example.org"]}
     said = send(connections(port), "it.send", params)
-    expected = Failed(failure, f"it.send: the server answered {answer[:3]}: {answer[4:]}", "it.send")
-    assert said == (expected if failure else Unknown())
+    words = f"the server answered {answer[:3]}: {answer[4:]}"
+    if failure:
+        assert said == Failed(failure, f"it.send: {words}", "it.send")
+    else:
+        assert isinstance(said, Unknown)
+        assert words in said.message
     assert office.taken == []
 
 
@@ -282,7 +287,7 @@ def test_a_message_that_nobody_has_seen_yet_is_found(port: int, sent: Path) -> N
 def test_a_folder_that_is_gone_says_nothing(port: int, sent: Path) -> None:
     it = connections(port, {"maildir": str(sent), "server_files": True})
     sent.rmdir()
-    assert reconcile(it, "it.send", PARAMS) == AskAgain()
+    assert isinstance(reconcile(it, "it.send", PARAMS), AskAgain)
 
 
 @pytest.fixture(scope="module")
@@ -308,7 +313,7 @@ def imap() -> Iterator[dict[str, Any]]:
 def test_an_imap_folder(port: int, imap: dict[str, Any], server_files: bool) -> None:
     key = f"demo/imap-{server_files}"
     it = connections(port, {"imap": imap, "folder": "Sent", "server_files": server_files})
-    assert reconcile(it, "it.send", PARAMS, key) == (DidNotHappen() if server_files else AskAgain())
+    assert isinstance(reconcile(it, "it.send", PARAMS, key), DidNotHappen if server_files else AskAgain)
     answer = send(it, "it.send", PARAMS, key)
     assert isinstance(answer, Happened)
     if server_files:  # This server does not, so somebody else must.
@@ -325,7 +330,7 @@ def test_an_imap_folder(port: int, imap: dict[str, Any], server_files: bool) -> 
 def test_an_imap_server_that_does_not_answer_the_question(port: int, imap: dict[str, Any], wrong: Any) -> None:
     folder = wrong.pop("folder", "Sent")
     it = connections(port, {"imap": {**imap, **wrong}, "folder": folder, "server_files": True})
-    assert reconcile(it, "it.send", PARAMS) == AskAgain()
+    assert isinstance(reconcile(it, "it.send", PARAMS), AskAgain)
 
 
 def test_a_copy_that_an_imap_server_does_not_take(port: int, imap: dict[str, Any]) -> None:

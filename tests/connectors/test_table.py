@@ -77,7 +77,7 @@ def test_a_death_or_a_bug_anywhere_is_told_rightly(place: Place, point: str, tro
         with pytest.raises(SimulatedCrash):
             send(it, "it.insert", PARAMS)
     else:
-        assert send(it, "it.insert", PARAMS) == Unknown()
+        assert isinstance(send(it, "it.insert", PARAMS), Unknown)
     landed = place.names() == ["alice"]
     answer = reconcile(connections(place), "it.insert", PARAMS)
     assert isinstance(answer, Happened) if landed else answer == DidNotHappen(voided=True)
@@ -103,7 +103,7 @@ def test_a_writer_that_is_overtaken_by_a_look_obeys_it(place: Place, point: str)
         assert place.names() == []
     else:
         assert isinstance(answer, Happened)
-        assert first in (answer, AskAgain())
+        assert first == answer or isinstance(first, AskAgain)
         assert place.names() == ["alice"]
     assert isinstance(last, Happened) == (place.names() == ["alice"])
     assert isinstance(last, Happened | DidNotHappen)
@@ -208,7 +208,7 @@ def test_a_database_that_is_not_there_is_not_made_and_says_nothing_of_a_call(tmp
     answer = send(it, "it.insert", PARAMS)
     assert isinstance(answer, Failed)
     assert answer.failure == "network"
-    assert reconcile(it, "it.insert", PARAMS) == AskAgain()
+    assert isinstance(reconcile(it, "it.insert", PARAMS), AskAgain)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -222,7 +222,7 @@ def test_a_database_that_others_have_locked(tmp_path: Path, monkeypatch: pytest.
     answer = send(it, "it.insert", PARAMS)
     assert isinstance(answer, Failed)
     assert answer.failure == "network"
-    assert reconcile(it, "it.insert", PARAMS) == AskAgain()
+    assert isinstance(reconcile(it, "it.insert", PARAMS), AskAgain)
     other.execute("ROLLBACK")
     assert value(send(it, "it.insert", PARAMS)) == RESULT
 
@@ -235,7 +235,7 @@ def test_a_server_that_is_away_or_does_not_know_us() -> None:
             assert isinstance(failed, Failed)
             assert failed.failure == failure
             assert "swordfish" not in failed.message
-        assert reconcile(it, "it.insert", PARAMS) == AskAgain()
+        assert isinstance(reconcile(it, "it.insert", PARAMS), AskAgain)
 
 
 def test_a_connection_that_breaks_at_the_commit_leaves_it_unknown(request: pytest.FixtureRequest) -> None:
@@ -251,7 +251,7 @@ def test_a_connection_that_breaks_at_the_commit_leaves_it_unknown(request: pytes
                 )
 
         it = alone(Table(url=server.url(schema), table="reports"), reach=reach, tell=Heard())
-        assert send(it, "it.insert", PARAMS) == Unknown()
+        assert isinstance(send(it, "it.insert", PARAMS), Unknown)
         assert reconcile(it, "it.insert", PARAMS) == DidNotHappen(voided=True)
         assert admin.execute("SELECT * FROM reports").fetchall() == []
 
@@ -269,7 +269,7 @@ def test_a_user_who_may_not_make_tables_needs_only_that_it_is_there(request: pyt
         answer = send(it, "it.insert", PARAMS)
         assert isinstance(answer, Failed)
         assert answer.failure == "auth"
-        assert reconcile(it, "it.insert", PARAMS) == AskAgain()
+        assert isinstance(reconcile(it, "it.insert", PARAMS), AskAgain)
         send(alone(Table(url=server.url(schema), table="reports")), "it.insert", PARAMS, key="demo/admin")
         admin.execute("GRANT SELECT, INSERT ON keepkernel_calls TO clerk")
         assert value(send(it, "it.insert", PARAMS)) == RESULT

@@ -270,7 +270,7 @@ SENT = Send("r", TOOL, "{}", "w/r", 5)
         ),
         (SENT, Happened('"ok"'), (ApplyMutation(7, "r", "call", '"ok"'),)),
         (SENT, Failed("refused", "no"), (FailMutation(7, "r", "call"), EndRun(7, "r", "failed:logic", "no"))),
-        (SENT, Unknown(), (LoseTrack(7, "r"),)),
+        (SENT, Unknown("why"), (LoseTrack(7, "r", "why"),)),
     ],
 )
 def test_an_answer_becomes_commands(effect, answer, commands) -> None:
@@ -330,7 +330,11 @@ def test_what_an_inline_reconcile_means() -> None:
     assert early.record.next_attempt_at == early.record.may_land_until
     asked_early = reconcile_answers(lost.landed(), DidNotHappen(), asked_at=lost.now)
     assert (asked_early.run.status, asked_early.record) == ("paused:reconciliation", lost.record)
-    again = reconcile_answers(lost, AskAgain())
+    again = reconcile_answers(lost, AskAgain("why"))
+    assert same(
+        respond(lost.state, lost.effects[0], AskAgain("why"), 7)[0],
+        ReconcileRetry(7, lost.run.id, "inline", False, "why"),
+    )
     assert (again.run.status, again.record.attempts, again.run.message) == ("paused:reconciliation", 1, UNCERTAIN)
     (stop,) = respond(lost.state, lost.effects[0], NoMethod(), 7)
     assert same(stop, EndRun(7, lost.run.id, "paused:reconciliation", UNCERTAIN))

@@ -395,6 +395,19 @@ def test_workers_take_turns_so_that_each_has_time_to_make_its_next_context() -> 
         workers.close()
 
 
+def test_a_worker_that_somebody_kills_while_it_starts_is_a_trouble_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Worker, "alive", True)  # Nobody has noticed yet.
+    workers = Workers()
+    try:
+        workers._idle[0].process.kill()
+        said = run_body(workers, "prepare", "return 1").said
+        assert isinstance(said, Failed)
+        assert (said.failure, "somebody else ended its process" in said.message) == ("network", True)
+        assert run_body(workers, "prepare", "return 1").said == Returned("1")
+    finally:
+        workers.close()
+
+
 def test_a_sandbox_that_does_not_start_is_the_hosts_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", shutil.which("false"))
     workers = Workers()

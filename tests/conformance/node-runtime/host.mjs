@@ -53,13 +53,13 @@ function respond(state, effect, { type, ...answer }, now) {
       const refused = { type: 'fail_mutation', by: 'call', voided: false, asked_at: 0 };
       return effect.type === 'send' ? [refused, endOf(answer)] : [endOf(answer)];
     }
-    case 'unknown': return [{ type: 'lose_track' }];
+    case 'unknown': return [{ type: 'lose_track', message: answer.message }];
     case 'did_not_happen':
       if (answer.voided || asked_at >= may_land_until) {
         return [{ type: 'fail_mutation', by, voided: answer.voided, asked_at }, ...inline(FAILED)];
       }
       return now < may_land_until ? [{ type: 'reconcile_retry', by, early: true }, ...inline(LOST)] : inline(LOST);
-    case 'ask_again': return [{ type: 'reconcile_retry', by, early: false }, ...inline(LOST)];
+    case 'ask_again': return [{ type: 'reconcile_retry', by, early: false, message: answer.message }, ...inline(LOST)];
     case 'no_method': return by === 'inline' ? [LOST] : [{ type: 'exhaust', no_method: true }];
     case 'deploy': return [answer.command];
     case 'no_repair': return [];
