@@ -233,7 +233,8 @@ class Host:
             command = ask(hand.state, self.store.now())
             if command is None:
                 return None
-            if missing := named(hand.state, command) - hand.keys:
+            wanted = named(hand.state, command)
+            if wanted and (missing := wanted - hand.keys):
                 hand = hand.with_events(self._found(workflow, command, missing))
             outcome = step(hand.state, command)
             if not isinstance(outcome, Accepted):

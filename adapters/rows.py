@@ -50,7 +50,8 @@ EVENT_COLUMNS: Final = EventRow._fields
 
 def event_row(event: Event) -> EventRow:
     (topic, name), seq, status, owner, title, payload, created_by, causes = event
-    return EventRow(topic, name, seq, status, owner, title, payload, created_by, json.dumps(causes))
+    origin = json.dumps(causes) if causes else "[]"
+    return EventRow(topic, name, seq, status, owner, title, payload, created_by, origin)
 
 
 def event_of(row: Row) -> Event:

@@ -25,7 +25,7 @@ class Limits(NamedTuple):
     """All that a script says between two answers."""
     process_bytes: int = 1024 * MEGABYTE
     """The whole worker's address space, should the engine's own limit fail."""
-    calls_per_worker: int = 1_000
+    calls_per_worker: int = 10_000
     """A worker is replaced now and then, so that nothing can add up in it."""
 
 

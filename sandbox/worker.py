@@ -19,7 +19,7 @@ from typing import Any
 
 import quickjs
 
-PRELUDE = Path(__file__).with_name("prelude.js").read_text()
+PRELUDE, RARELY = (Path(__file__).with_name(name).read_text() for name in ("prelude.js", "rarely.js"))
 BIG = re.compile(r"[0-9]{16}")
 """A number with so many digits may be more than JavaScript can hold."""
 
@@ -74,7 +74,7 @@ def begin(context: quickjs.Context, bridge: Any, setting: dict[str, Any], job: d
     context.set_memory_limit(setting["memory_bytes"])
     context.set_max_stack_size(setting["stack_bytes"])
     values = [part for text in job["values"] for part in (text, bool(BIG.search(text)))]
-    bridge("set up", job["function"], job["handler"], setting["connectors"], setting["log_chars"], *values)
+    bridge("set up", job["function"], job["handler"], setting["connectors"], setting["log_chars"], RARELY, *values)
     bridge("start", context.module(setting["source"]))
 
 

@@ -85,7 +85,7 @@ def edited(edits: tuple[Edit, ...]) -> Iterator[None]:
     """Workers that start from here on are started from a copy of their files."""
     files = Path(engine.__file__).parent
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("worker.py", "prelude.js"):
+        for name in ("worker.py", "prelude.js", "rarely.js"):
             shutil.copy(files / name, folder)
         for edit in edits:
             path = Path(folder, edit.file)

@@ -99,7 +99,7 @@ FAULTS: Final = (
         "sandbox",
         "A script may log as much as it likes.",
         "the limit was in the way of a test, and never came back",
-        edits=(Edit("worker.py", 'job["log_chars"]', "10**9"),),
+        edits=(Edit("worker.py", 'setting["log_chars"]', "10**9"),),
     ),
     Fault(
         "no-deadline",
