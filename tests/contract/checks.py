@@ -447,7 +447,7 @@ def peek_gives_pending_events_in_order(place: Place) -> None:
 def pages_are_the_whole(place: Place) -> None:
     """Small pages and large ones tell the same, none of it twice."""
     with opened(place) as store:
-        through(store, seed=8, turns=150)
+        through(store, seed=8, turns=300)
         small, large = contents(store, limit=2), contents(store, limit=10_000)
         assert small == large
         assert all(len(found) > 2 for found in large[1:]), "too little happened"

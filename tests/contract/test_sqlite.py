@@ -364,7 +364,7 @@ def test_the_log_is_brought_in_now_and_then(path: Path, monkeypatch: pytest.Monk
     for _ in range(40):
         do(store, Pause(START), Resume(START))
         lengths.append(log_of(path).stat().st_size)
-    assert max(lengths) < 20 * 4096, "the log grows and grows"
+    assert max(lengths) < 30 * 4096, "the log grows and grows"  # Five commits of a few pages each, and not eighty.
     there = contents(store)
     store.drop()
     log = log_of(path).read_bytes()
