@@ -76,6 +76,7 @@
   let unanswered = 0;
   let moves = "";
   let calls = 0;
+  let noted = 0; // Calls that became moves.
   // Where publishing is allowed it has no answer to wait for: the event is published with the end of the call, if at all.
   let publishes = false;
 
@@ -84,17 +85,20 @@
   }
 
   // What is asked for is a move even when its values are not fit to be sent: it may be forbidden, and none is caught.
+  // It is counted before anything can fail, memory for its values included. No operation takes more than two.
   function door(operation, tool) {
-    return function call(...given) {
+    return function call(first, second) {
+      const id = (calls += 1);
       let args = "";
       let broken = "";
       try {
-        args = encodeAll(given);
+        if (second !== undefined) args = `${written(first)},${written(second)}`;
+        else if (first !== undefined) args = written(first);
       } catch (error) {
         broken = `,"broken":${rarely().told(rarely().blame(error, call), true)}`;
       }
-      const id = (calls += 1);
       move(`{"call":${id},"operation":"${operation}","tool":${stringify(tool)},"args":[${args}]${broken}}`);
+      noted += 1;
       return new Pledge((resolve) => {
         if (operation === "publish" && publishes) return resolve();
         waiting[id] = resolve;
@@ -103,13 +107,7 @@
     };
   }
 
-  function encodeAll(given) {
-    let last = given.length;
-    while (last > 0 && given[last - 1] === undefined) last -= 1;
-    let args = "";
-    for (let i = 0; i < last; i += 1) args += `${i ? "," : ""}${stringify(encode(given[i]) ?? "null")}`;
-    return args;
-  }
+  const written = (value) => stringify(encode(value) ?? "null");
 
   // --- what the script finds ---------------------------------------------------------------------------------
 
@@ -140,7 +138,9 @@
   // Mutate decides from what was prepared (SCRIPT-004): time and chance end the run.
   function forgetTimeAndChance() {
     const refuse = (what) => () => {
+      calls += 1;
       move(`{"call":0,"operation":"${what}","tool":"","args":[]}`);
+      noted += 1;
       return NaN;
     };
     const time = refuse("time");
@@ -206,7 +206,10 @@
     }
   }
 
+  const UNNOTED = `{"failed":"limit","message":"InternalError: no memory or stack was left for a call","stack":""}`;
+
   function end() {
+    if (calls !== noted) return UNNOTED; // The script may have caught what came of that.
     if (ending === "") return "null";
     if (ending === "returned") return `{"returned":${stringify(result) ?? "null"}}`;
     return rarely().told(failure, ending === "threw");

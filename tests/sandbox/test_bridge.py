@@ -230,6 +230,29 @@ def test_a_script_can_not_ask_for_more_at_once_than_it_could_hold(workers: Watch
     assert (ran.said.failure, "at once" in ran.said.message, len(ran.asked)) == ("limit", True, 4)
 
 
+FULL = "const hog = []; for (let n = 1 << 20; n; n >>= 1) try { for (;;) hog.push(new ArrayBuffer(n)) } catch {}"
+DEEP = "const deep = () => { try { deep() } catch {} try { CALL } catch {} }; deep();"
+AT_THE_LIMIT = {
+    "a mutation without memory": ("mutate", f"{FULL} try {{ ctx.gmail.send() }} catch {{}} hog.length = 0"),
+    "a forbidden call without memory": ("mutate", f"{FULL} try {{ ctx.peek() }} catch {{}} hog.length = 0"),
+    "the time without memory": ("mutate", f"{FULL} try {{ Date.now() }} catch {{}} hog.length = 0"),
+    "a mutation in prepare without memory": ("prepare", f"{FULL} try {{ ctx.gmail.send() }} catch {{}} hog.length = 0"),
+    "a mutation without stack": ("mutate", DEEP.replace("CALL", "ctx.gmail.send()")),
+    "a forbidden call without stack": ("prepare", DEEP.replace("CALL", "ctx.gmail.send()")),
+}
+
+
+@pytest.mark.rule("SCRIPT-003")
+@pytest.mark.parametrize("way", AT_THE_LIMIT)
+def test_a_call_for_which_nothing_is_left_can_not_be_caught_either(workers: Watched, way: str) -> None:
+    """Whoever catches it would go on as if nothing had been called, and its inputs would be lost."""
+    function, body = AT_THE_LIMIT[way]
+    ran = run_body(workers, function, f"{body}; return 1")
+    assert isinstance(ran.said, Failed)
+    assert ran.said.failure in ("limit", "forbidden")
+    assert ran.asked == []
+
+
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """All that workers are told."""
