@@ -36,7 +36,7 @@ class Search(NamedTuple):
 
     @property
     def command(self) -> list[str]:
-        return ["check", self.setup, "--events", str(self.events), "--caller", self.caller, "--law"]
+        return ["check", self.setup, "--events", str(self.events), "--caller", self.caller]
 
 
 PLAN: Final = (

@@ -92,7 +92,7 @@ def test_one_violation_is_enough() -> None:
     assert document["verdict"] == "violated"
     text = "\n".join(verify.lines(SMALL, document))
     assert "no-mutate: INV-022 (BOUND-004) is broken after 8 steps\n" in text
-    assert "  keepkernel check no-mutate --events 1 --caller honest --law tells how\n" in text
+    assert "  keepkernel check no-mutate --events 1 --caller honest tells how\n" in text
     assert "no-reconcile: interrupted\n" in text
     assert "Checked: " not in text
 

@@ -49,8 +49,13 @@ def check(
         int | None, typer.Option(min=1, help="Stop after so many states.", show_default="no limit")
     ] = None,
     law: Annotated[
-        bool, typer.Option("--law", help="Hold every answer also against the law as it is written a second time.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--law/--no-law",
+            help="Hold every answer also against the law as it is written a second time.",
+            show_default="on, but not with --reading",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     itf: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the counterexample for `replay`.")] = None,
     mermaid: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the counterexample as a diagram.")] = None,
@@ -66,11 +71,22 @@ def check(
     if what:
         typer.echo(commands.listing())
     elif readings:
-        if setup or events or caller or features is not None or reading or max_states or law or itf or mermaid:
+        if (
+            setup
+            or events
+            or caller
+            or features is not None
+            or reading
+            or max_states
+            or law is not None
+            or itf
+            or mermaid
+        ):
             end(lambda: commands.wrong_usage("--readings goes with --json alone: each reading has its own set-up"))
         end(lambda: commands.readings(as_json_text=as_json))
     else:
-        wanted = commands.Wanted(setup, events or 0, caller, features, reading, max_states or 0, law)
+        to_law = not reading if law is None else law
+        wanted = commands.Wanted(setup, events or 0, caller, features, reading, max_states or 0, to_law)
         end(lambda: commands.check(wanted, as_json_text=as_json, itf_file=itf, mermaid_file=mermaid))
 
 
