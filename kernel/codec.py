@@ -7,12 +7,14 @@ Standard library only. A store reads and writes its own rows with it. Documents 
 import json
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
+from operator import itemgetter
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from .commands import COMMANDS, NAMES, Command
-from .types import Accepted, CallHandler, Effect, Outcome, Reconcile, Rejected, Repair, Send, State
+from .policy import Policy
+from .types import Accepted, CallHandler, Declaration, Effect, Outcome, Reconcile, Rejected, Repair, Send, State
 
 TAGS: Final[dict[type, str]] = {
     **NAMES,
@@ -63,12 +65,17 @@ def text_of(value: Any) -> str:
 
 Writer = Callable[[Any], str]
 
+STEADY: Final = (Policy, Declaration)
+"""What is the same in one head after the other: its text is kept."""
+STEADY_KEPT: Final = 256
+
 
 class Writers(dict[type, Writer]):
     """The function that writes one type, made when it is first wanted: durable steps are made of texts."""
 
     def __missing__(self, kind: type) -> Writer:
-        self[kind] = made = _record_writer(kind) if hasattr(kind, "_fields") else CANONICAL.encode
+        made = _record_writer(kind) if hasattr(kind, "_fields") else CANONICAL.encode
+        self[kind] = made = lru_cache(STEADY_KEPT)(made) if kind in STEADY else made
         return made
 
 
@@ -78,11 +85,12 @@ def _write_list(items: tuple[Any, ...]) -> str:
 
 def _record_writer(kind: Any) -> Writer:
     order = sorted(range(len(kind._fields)), key=lambda at: kind._fields[at])
+    pick = itemgetter(*order) if len(order) > 1 else tuple  # Of one alone it would give no tuple.
     members = dict.fromkeys(kind._fields, "%s") | ({"type": f'"{TAGS[kind]}"'} if kind in TAGS else {})
     form = "{" + ",".join(f'"{name}":{members[name]}' for name in sorted(members)) + "}"
 
     def write(record: Any) -> str:
-        return form % tuple([WRITERS[type(item)](item) for item in [record[at] for at in order]])
+        return form % tuple([WRITERS[type(item)](item) for item in pick(record)])
 
     return write
 
