@@ -2,7 +2,7 @@
 
 A detector is handed a system with something wrong in it, or with nothing: it does not know which. Each works in a
 process of its own, into which the fault is put before it begins. What finds something in a sound system counts for
-nothing, so that is tried first.
+nothing, so each one that found a fault looks at such a system too, for twice the time that it ever needed.
 """
 
 import json
@@ -12,6 +12,7 @@ import signal
 import tempfile
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from importlib import import_module
@@ -39,6 +40,9 @@ LIMITS: Final[dict[Level, float]] = {"kernel": 60.0, "store": 120.0, "host": 120
 """In so many seconds a detector must have found a fault of this level."""
 SOUND: Final = ""
 """No fault at all."""
+SOUND_SECONDS: Final = 10.0
+SOUND_TIMES: Final = 2
+"""A detector must find nothing there in so many times what it needed at most for a fault, and in no less than that."""
 ROOT: Final = Path(__file__).resolve().parents[1]
 """The repository, when this is one: the suites are not installed."""
 
@@ -235,6 +239,15 @@ DETECTORS: Final[dict[str, Detector]] = {
 # --- one attempt -------------------------------------------------------------------------------------
 
 
+class Task(NamedTuple):
+    """A detector that is to look for a fault."""
+
+    fault: str
+    detector: str
+    level: Level
+    seconds: float
+
+
 class Attempt(NamedTuple):
     """A detector that looked for a fault."""
 
@@ -264,7 +277,7 @@ def attempt(fault: str, detector: str, level: Level, seconds: float, tell: Conne
 
 class Running(NamedTuple):
     process: Any
-    task: tuple[str, str, Level, float]
+    task: Task
     until: float
 
     def end(self) -> None:
@@ -280,33 +293,35 @@ GRACE: Final = 10.0
 """A detector looks at the clock between two steps; what takes longer than this is ended."""
 
 
-def attempts(tasks: Sequence[tuple[str, str, Level, float]], watch: Watch) -> Iterator[Attempt]:
+def attempts(queue: deque[Task], watch: Watch) -> Iterator[Attempt]:
     """Two at a time; each ends when it has found something, or when its time is over."""
     context = multiprocessing.get_context("fork")
-    queue, running = list(reversed(tasks)), dict[Connection, Running]()
+    running = dict[Connection, Running]()
+    over = 0
     try:
         while queue or running:
             while queue and len(running) < 2 and not watch.stopped:
-                task = queue.pop()
+                task = queue.popleft()
                 heard, told = context.Pipe(duplex=False)
                 process = context.Process(target=attempt, args=(*task, told))
                 process.start()
                 told.close()
-                running[heard] = Running(process, task, time.monotonic() + task[3] + GRACE)
+                running[heard] = Running(process, task, time.monotonic() + task.seconds + GRACE)
             if watch.stopped:
                 return
-            names = ", ".join(f"{one.task[0] or 'nothing'} by {one.task[1]}" for one in running.values())
-            watch.show(f"{len(tasks) - len(queue) - len(running)} of {len(tasks)} attempts, {names}")
+            names = ", ".join(f"{one.task.fault or 'nothing'} by {one.task.detector}" for one in running.values())
+            watch.show(f"{plural(over, 'attempt')}, at most {len(queue) + len(running)} more, {names}")
             ready = wait(list(running), timeout=0.2)
             for heard, one in list(running.items()):
                 if heard in ready:
                     found, seconds = said(heard)
                 elif time.monotonic() > one.until:
-                    found, seconds = "", one.task[3]
+                    found, seconds = "", one.task.seconds
                 else:
                     continue
                 running.pop(heard).end()
-                yield Attempt(one.task[0], one.task[1], one.task[2], found, seconds)
+                over += 1
+                yield Attempt(*one.task[:3], found, seconds)
     finally:
         for one in running.values():
             one.end()
@@ -324,7 +339,7 @@ def said(heard: Connection) -> tuple[str, float]:
 # --- the command -------------------------------------------------------------------------------------
 
 
-def score(*, only: str, detector: str, seconds: float, as_json_text: bool) -> int:
+def score(*, only: str, detector: str, seconds: float, matrix: bool, as_json_text: bool) -> int:
     """Every fault, or one, against every detector, or one: 0 when all are found and nothing is found in soundness."""
     faults = chosen_faults(only)
     detectors = chosen_detectors(detector)
@@ -332,13 +347,37 @@ def score(*, only: str, detector: str, seconds: float, as_json_text: bool) -> in
     tasks = planned(faults, detectors, seconds)
     if not tasks:
         wrong_usage(f"{detector or 'no detector'} does not look at faults of this level")
-    began, done = time.monotonic(), list[Attempt]()
+    began = time.monotonic()
     with Watch("score") as watch:
-        for one in attempts(tasks, watch):
-            done.append(one)
-    document = summary(faults, detectors, tasks, done, time.monotonic() - began)
+        done = [*looked(tasks, matrix, watch)]
+        done += attempts(deque(soundness(done)), watch)
+        document = summary(faults, detectors, tasks, done, stopped=watch.stopped, seconds=time.monotonic() - began)
     print(json.dumps(document, indent=2, ensure_ascii=False) if as_json_text else "\n".join(lines(document)))
     return {"complete": 0, "incomplete": 1, "void": 1}.get(document["verdict"], 3)
+
+
+def looked(tasks: Sequence[Task], matrix: bool, watch: Watch) -> Iterator[Attempt]:
+    """All tasks; without the matrix, those for a fault only until a detector has found it."""
+    queue = deque(tasks)
+    for one in attempts(queue, watch):
+        yield one
+        if one.found and not matrix:
+            left = [task for task in queue if task.fault != one.fault]
+            queue.clear()
+            queue.extend(left)
+
+
+def soundness(done: Sequence[Attempt]) -> list[Task]:
+    """Whoever found something looks at a sound system as well, and for longer than it ever needed."""
+    longest: dict[tuple[str, Level], float] = {}
+    for one in done:
+        if one.found:
+            found_by = one.detector, one.level
+            longest[found_by] = max(one.seconds, longest.get(found_by, 0.0))
+    return [
+        Task(SOUND, detector, level, max(SOUND_SECONDS, SOUND_TIMES * seconds))
+        for (detector, level), seconds in longest.items()
+    ]
 
 
 def load_machines() -> None:
@@ -364,14 +403,13 @@ def chosen_detectors(name: str) -> list[Detector]:
     return [d for d in there if name in ("", d.name)]
 
 
-def planned(faults: list[str], detectors: list[Detector], seconds: float) -> list[tuple[str, str, Level, float]]:
-    """The sound system first, as each level sees it; then the faults."""
-    levels = [level for level in LEVELS if any(CATALOGUE[fault].level == level for fault in faults)]
-    pairs = [(SOUND, level) for level in levels] + [(fault, CATALOGUE[fault].level) for fault in faults]
+def planned(faults: list[str], detectors: list[Detector], seconds: float) -> list[Task]:
+    """One detector after the other, so that most faults are found before those that take long are asked."""
+    levels = {fault: CATALOGUE[fault].level for fault in faults}
     return [
-        (fault, one.name, level, seconds or LIMITS[level])
-        for fault, level in pairs
+        Task(fault, one.name, level, seconds or LIMITS[level])
         for one in detectors
+        for fault, level in levels.items()
         if level in one.levels
     ]
 
@@ -379,17 +417,18 @@ def planned(faults: list[str], detectors: list[Detector], seconds: float) -> lis
 def summary(
     faults: list[str],
     detectors: list[Detector],
-    tasks: list[tuple[str, str, Level, float]],
+    tasks: list[Task],
     done: list[Attempt],
+    *,
+    stopped: bool,
     seconds: float,
 ) -> dict[str, Any]:
     """The one object that `--json` prints."""
     false = [one._asdict() for one in done if one.fault == SOUND and one.found]
     rows = [row(name, [one for one in done if one.fault == name]) for name in faults]
     missed = [one["fault"] for one in rows if not one["found_by"]]
-    verdict = "void" if false else "not decided" if len(done) < len(tasks) else "incomplete" if missed else "complete"
-    limits = {level: max(task[3] for task in tasks if task[2] == level) for level in LEVELS if level in
-              {task[2] for task in tasks}}  # fmt: skip
+    verdict = "void" if false else "not decided" if stopped else "incomplete" if missed else "complete"
+    limits = {task.level: task.seconds for task in tasks}
     return {
         "verdict": verdict,
         "score": (len(rows) - len(missed)) / len(rows),
@@ -424,7 +463,7 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
         rows.append((one["fault"], one["level"], *(cell(one["detectors"], name) for name in names)))
     yield from aligned(rows, right=tuple(range(2, len(names) + 2)))
     yield ""
-    yield "Seconds until the fault was found; – not found in time, blank: the detector does not look at that level."
+    yield "Seconds until the fault was found; – not found in time, blank: the detector was not asked."
     yield "; ".join(f"{name}: {text}" for name, text in document["detectors"].items()) + "."
     limits = ", ".join(f"{level} {seconds:g} s" for level, seconds in document["limits_seconds"].items())
     yield f"Limits: {limits}."

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from keepkernel.fuzz.faults import CATALOGUE, LEVELS, Level
 from keepkernel.fuzz.incidents import INCIDENTS, swept_by_incidents
 from keepkernel.fuzz.lives import WAY
 from keepkernel.fuzz.progress import Watch
-from keepkernel.fuzz.score import Attempt, Detector, attempts, by_tests
+from keepkernel.fuzz.score import Attempt, Detector, Task, attempts, by_tests
 from keepkernel.fuzz.trials import Ground
 from keepkernel.fuzz.workflows import WORKFLOWS
+from keepkernel.kernel import events
 
 
 def run(*words: str) -> Result:
@@ -28,7 +30,7 @@ def with_detector(monkeypatch: pytest.MonkeyPatch, name: str, search: score.Call
 
 def one(detector: str, fault: str = "", seconds: float = 5.0) -> Attempt:
     with Watch() as watch:
-        [attempt] = attempts([(fault, detector, "kernel", seconds)], watch)
+        [attempt] = attempts(deque([Task(fault, detector, "kernel", seconds)]), watch)
     return attempt
 
 
@@ -60,6 +62,28 @@ def test_a_detector_that_finds_something_where_nothing_is_counts_for_nothing(mon
     assert result.exit_code == 1
     assert "wolf finds something where nothing is wrong: a wolf" in result.output
     assert result.output.endswith("100%: 1 of 1 fault found, void\n")
+
+
+@pytest.mark.parametrize(("words", "asked"), [((), {"blind", "sharp"}), (("--matrix",), {"blind", "sharp", "keen"})])
+def test_a_fault_that_is_found_is_asked_of_nobody_else_unless_all_are_wanted(
+    words: tuple[str, ...], asked: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def release_is_lost(level: Level, until: float) -> str:
+        time.sleep(0.5)  # So that the next one is not asked beside it by chance.
+        return "lost" if events.release is not sound else ""
+
+    sound = events.release
+    for known in list(score.DETECTORS):
+        monkeypatch.delitem(score.DETECTORS, known)
+    few = {name: CATALOGUE[name] for name in ("lost-release", "result-dropped", "pause-is-ignored")}
+    monkeypatch.setattr(score, "CATALOGUE", few)
+    with_detector(monkeypatch, "blind", lambda level, until: "")
+    with_detector(monkeypatch, "sharp", release_is_lost)
+    with_detector(monkeypatch, "keen", release_is_lost)
+    told = json.loads(run("--only", "kernel", *words, "--json").output)
+    [row] = [row for row in told["faults"] if row["fault"] == "lost-release"]
+    assert (row["found_by"], row["what"], row["detectors"].keys()) == ("sharp", "lost", asked)
+    assert told["false_alarms"] == []
 
 
 @pytest.mark.parametrize(

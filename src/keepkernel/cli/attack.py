@@ -59,10 +59,16 @@ def score(
     seconds: Annotated[
         float, typer.Option(min=0, help="For how long each may look.", show_default="60 for kernel, else 120")
     ] = 0,
+    matrix: Annotated[
+        bool, typer.Option("--matrix", help="Ask every detector about every fault, which takes hours.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     what: Annotated[bool, typer.Option("--list", help="List the faults and the detectors.")] = False,
 ) -> None:
     """Put seeded faults in place, and see who notices how soon.
+
+    One detector after the other is asked about a fault until one finds it. It counts only if the detector finds
+    nothing where nothing is wrong.
 
     Ends with 0 when every fault is found, 1 when one is not or when something is found where nothing is wrong,
     2 for wrong usage, 3 when it was stopped.
@@ -72,4 +78,4 @@ def score(
     if what:
         typer.echo(score.listing())
         return
-    end(lambda: score.score(only=only, detector=detector, seconds=seconds, as_json_text=as_json))
+    end(lambda: score.score(only=only, detector=detector, seconds=seconds, matrix=matrix, as_json_text=as_json))
