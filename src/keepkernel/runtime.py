@@ -111,7 +111,8 @@ class Archive:
         self._people = people
 
     def keep(self, script: Script, file: str) -> str:
-        if self._store.create(SCRIPTS, Policy(json_max_chars=10**8)):
+        self._store.create(SCRIPTS, Policy(json_max_chars=10**8))
+        if TOPIC not in self._store.load(SCRIPTS).state.topics:  # Whoever created it may have died before this.
             self._submit(c.Deploy(0, "1", (TOPIC,), ()))
         version = version_of(script.source)
         payload = json.dumps({"workflow": script.name, "file": str(Path(file).absolute()), "source": script.source})
