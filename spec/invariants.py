@@ -375,10 +375,7 @@ def reservations_fixed(step: Step) -> Rows:
     if before.phase in ("pending", "preparing"):
         if before.reserved != after.reserved:
             yield from unfit_to_reserve(step.before, after)
-        taken = {event.key for event in moved_events(step, "pending", "reserved")}
-        yield from (
-            f"run {after.id} holds event {key.id}, which it did not name" for key in sorted(taken - {*after.reserved})
-        )
+        yield from named_and_held(step, after)
         return
     if before.reserved != after.reserved:
         yield f"run {before.id} reserved {before.reserved}, now {after.reserved}"
@@ -387,6 +384,15 @@ def reservations_fixed(step: Step) -> Rows:
     for was, now in changed_events(step):
         if was.status == "reserved" and (now.status, now.owner) != (was.status, was.owner):
             yield f"event {was.key.id} left run {before.id}: {now.status}"
+
+
+def named_and_held(step: Step, run: Run) -> Rows:
+    """What a run names it holds, and it holds nothing else."""
+    taken = {event.key for event in moved_events(step, "pending", "reserved")}
+    yield from (f"run {run.id} holds event {key.id}, which it did not name" for key in sorted(taken - {*run.reserved}))
+    for event in step.after.events:
+        if event.status == "pending" and event.key in run.reserved:
+            yield f"run {run.id} names event {event.key.id}, which it does not hold"
 
 
 def unfit_to_reserve(state: State, run: Run) -> Rows:
@@ -409,10 +415,15 @@ def published(command: c.Command) -> tuple[Key, ...]:
     ON_STEPS,
     "INV-012",
     "EVENT-007",
-    "a published event is never lost: every step keeps all events and numbers new ones in order",
+    "a published event is never lost: every step keeps all events and numbers new ones in order; what a publish or a "
+    "commit brings is there, and nothing else is new",
     sometimes=lambda s: len(s.after.events) > len(s.before.events),
 )
 def events_never_lost(step: Step) -> Rows:
+    if isinstance(step.command, c.Publish) and isinstance(step.outcome, Accepted):
+        key = step.command.publication.key
+        if all(event.key != key for event in step.after.events):
+            yield f"event {key.id} was published, and is not there"
     if step.before.events is step.after.events and step.before.next_seq == step.after.next_seq:
         return
     after = {event.key: event for event in step.after.events}
@@ -422,17 +433,20 @@ def events_never_lost(step: Step) -> Rows:
             yield f"event {key.id} ({was.status}) is gone"
         elif after[key].seq != was.seq:
             yield f"event {key.id}: number {was.seq} to {after[key].seq}"
-    new = sorted(event.seq for key, event in after.items() if key not in before)
-    if new != list(range(step.before.next_seq, step.after.next_seq)):
-        yield f"new events are numbered {new}, the counter went {step.before.next_seq} to {step.after.next_seq}"
+    new = {event.seq: key for key, event in after.items() if key not in before}
+    if sorted(new) != list(range(step.before.next_seq, step.after.next_seq)):
+        yield f"new events are numbered {sorted(new)}, the counter went {step.before.next_seq} to {step.after.next_seq}"
+    for key in new.values():
+        if key not in published(step.command):
+            yield f"event {key.id} came with {type(step.command).__name__}, which does not publish it"
 
 
 @invariant(
     ON_STEPS,
     "INV-013",
     "EVENT-010",
-    "title and payload of an event change only while it is pending, by a publish; who published it, and from what, "
-    "never changes",
+    "title and payload of an event change only while it is pending, by a publish; it comes from the run that commits "
+    "it and from that run's inputs, or from nowhere, and this never changes",
     sometimes=lambda s: any(e.status == "reserved" and e.key in published(s.command) for e in s.before.events),
 )
 def content_fixed(step: Step) -> Rows:
@@ -443,6 +457,19 @@ def content_fixed(step: Step) -> Rows:
             yield f"event {was.key.id} ({was.status}) was rewritten"
         if (was.created_by, was.causes) != (now.created_by, now.causes):
             yield f"event {was.key.id} has another origin"
+    both = kept(step)
+    if both is not None:
+        was_run, run = both
+        expected = roots(step.before, run) if was_run.phase in ("pending", "preparing") else was_run.causes
+        if run.causes != expected:
+            yield f"run {run.id} has the causes {run.causes}, and not those of its inputs"
+    if not published(step.command):
+        return
+    there, last = {event.key for event in step.before.events}, last_form(step)
+    origin = ("", ()) if last is None or isinstance(step.command, c.Publish) else (last.id, last.causes)
+    for event in step.after.events:
+        if event.key not in there and (event.created_by, event.causes) != origin:
+            yield f"event {event.key.id} is said to come from {event.created_by or 'nowhere'} and {event.causes}"
 
 
 @invariant(
@@ -459,6 +486,12 @@ def released_wakes(step: Step) -> Rows:
         for row in step.after.handlers:
             if event.key.topic in row.declared.subscribes and not row.dirty:
                 yield f"event {event.key.id} is pending again and {row.declared.name} is not dirty"
+
+
+def roots(state: State, run: Run) -> tuple[Key, ...]:
+    """The root inputs behind what a run reserved, in order of publication (EVENT-011)."""
+    inputs = sorted((event for event in state.events if event.key in run.reserved), key=lambda event: event.seq)
+    return tuple(dict.fromkeys(root for event in inputs for root in event.causes or (event.key,)))
 
 
 # --- the ledger --------------------------------------------------------------------------------------
@@ -651,12 +684,17 @@ def outcome_matches_ledger(state: State) -> Rows:
     ON_STATES,
     "INV-022",
     "BOUND-004",
-    "the pending retry is past its mutation, or uncertain",
+    "the pending retry is past its mutation, or uncertain, and it has not committed",
     sometimes=lambda s: s.run is not None and not is_active(s.run),
 )
 def retry_is_after(state: State) -> Rows:
-    if state.run is not None and not is_active(state.run) and side(state) == "BEFORE":
-        yield f"run {state.run.id} ({state.run.status}, {state.run.phase}) is pending retry and BEFORE"
+    run = state.run
+    if run is None or is_active(run):
+        return
+    if side(state) == "BEFORE":
+        yield f"run {run.id} ({run.status}, {run.phase}) is pending retry and BEFORE"
+    if run.status == "committed":
+        yield f"run {run.id} has committed, and is pending retry"
 
 
 @invariant(
@@ -737,16 +775,18 @@ def known_to(run: Run) -> tuple[object, ...]:
     ON_STEPS,
     "INV-026",
     "COMMIT-002",
-    "a commit is one step: status, consumption, publications and the session's count move together",
+    "a commit is one step: status, consumption of all inputs, publications and the session's count move together",
     sometimes=lambda s: isinstance(s.command, c.CommitConsumer) and bool(moved_events(s, "reserved", "consumed")),
 )
 def commit_is_one_step(step: Step) -> Rows:
     last = last_form(step)
     if last is None or last.status != "committed":
         return
-    left = [e.key.id for e in step.after.events if e.status == "reserved" and e.owner == last.id]
-    if left:
-        yield f"run {last.id} committed and still holds {left}"
+    for event in step.after.events:
+        if (event.status == "reserved" and event.owner == last.id) or (
+            event.key in last.reserved and event.status not in FINAL
+        ):
+            yield f"run {last.id} committed, and its event {event.key.id} is {event.status}"
     before, after = step.before.session, step.after.session
     if before is None or after is None or after.commits != before.commits + 1:
         yield f"run {last.id} committed and its session does not count it"

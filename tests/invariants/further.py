@@ -8,6 +8,7 @@ from flow import FILE, POLL, TELL, TOOL, TOPICS, done, mail
 from keepkernel import (
     Accepted,
     Approve,
+    Begin,
     BlockWorkflow,
     Command,
     CommitConsumer,
@@ -29,7 +30,7 @@ from keepkernel import (
     StartSession,
     State,
 )
-from keepkernel.kernel.events import consume, publish, reserve, skip, skip_pending
+from keepkernel.kernel.events import consume, publish, release, reserve, roots, skip, skip_pending
 from keepkernel.kernel.gate import closed
 from keepkernel.kernel.ledger import (
     digest,
@@ -89,6 +90,7 @@ from .driver import (
     STARTED,
     UNCERTAIN,
     ends,
+    mail_again,
     sending,
     start,
     what_was_accepted,
@@ -211,6 +213,32 @@ def emitting_elsewhere(state: State, c: Any) -> Accepted:
     return altered(accepted, run=accepted.state.run._replace(created_at=0))
 
 
+def reserve_nothing(state: State, run: str, consumer: Any, keys: tuple[Key, ...]) -> State:
+    return state
+
+
+def publish_nothing(state: State, publications: Any, run: str, causes: tuple[Key, ...]) -> State:
+    return state
+
+
+def emitting_publishes(state: State, c: Any) -> Accepted:
+    accepted = emitting(state, c)
+    return accepted._replace(state=publish(accepted.state, (done("d1"),), c.run, accepted.state.run.causes))
+
+
+def publish_without_causes(state: State, publications: Any, run: str, causes: tuple[Key, ...]) -> State:
+    return publish(state, publications, run, ())
+
+
+def no_roots(state: State, keys: tuple[Key, ...]) -> tuple[Key, ...]:
+    return ()
+
+
+def committed_and_kept(state: State, run: Run, *rules: str) -> Accepted:
+    accepted = committed(state, run, *rules)
+    return altered(accepted, run=accepted.retired.run, mutation=state.mutation)._replace(retired=Retired())
+
+
 # --- the cases ---------------------------------------------------------------------------------------
 
 
@@ -252,6 +280,17 @@ def reject_skips_everything(state: State, c: Any) -> Accepted:
 def approving_is_granting(state: State, c: Any) -> Accepted:
     return altered(approve(state, c), grants=(Permission(TOOL, "always"),))
 
+
+D1 = (Key("done", "d1"),)
+TOLD = (
+    *DEPLOYED,
+    Publish(NOW, done("d1")),
+    *start(1, handler="tell"),
+    Begin(NOW, "r1"),
+    Prepared(NOW, "r1", D1),
+    Emitting(NOW, "r1"),
+    CommitConsumer(NOW, "r1"),
+)
 
 FURTHER = (
     Case(
@@ -514,5 +553,47 @@ FURTHER = (
         EMITTING,
         f"run r1 was created as ('file', 'consumer', 's1', 'v1', '', {NOW}), "
         "now ('file', 'consumer', 's1', 'v1', '', 0)",
+    ),
+    Case(
+        pytest.mark.rule("INV-011", "EVENT-004"),
+        (Swap(reserve, reserve_nothing),),
+        PREPARED,
+        "run r1 names event m1, which it does not hold",
+    ),
+    Case(
+        pytest.mark.rule("INV-012", "EVENT-007"),
+        (Swap(publish, publish_nothing),),
+        (*DEPLOYED[:-2], mail_again()),
+        "event m1 was published, and is not there",
+    ),
+    Case(
+        pytest.mark.rule("INV-012", "EVENT-007"),
+        (Swap(emitting, emitting_publishes),),
+        EMITTING,
+        "event d1 came with Emitting, which does not publish it",
+    ),
+    Case(
+        pytest.mark.rule("INV-013", "EVENT-010"),
+        (Swap(publish, publish_without_causes),),
+        (*EMITTING, CommitConsumer(NOW, "r1", None, (done("d1"),))),
+        "event d1 is said to come from r1 and ()",
+    ),
+    Case(
+        pytest.mark.rule("INV-013", "EVENT-010"),
+        (Swap(roots, no_roots),),
+        PREPARED,
+        "run r1 has the causes (), and not those of its inputs",
+    ),
+    Case(
+        pytest.mark.rule("INV-022", "BOUND-004"),
+        (Swap(committed, committed_and_kept),),
+        COMMITTED,
+        "run r1 has committed, and is pending retry",
+    ),
+    Case(
+        pytest.mark.rule("INV-026", "COMMIT-002"),
+        (Swap(consume, release),),
+        TOLD,
+        "run r1 committed, and its event d1 is pending",
     ),
 )

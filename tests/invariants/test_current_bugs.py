@@ -79,7 +79,9 @@ def test_a_retry_that_does_not_take_its_events_over_consumes_nothing() -> None:
 def test_a_status_without_what_follows_from_it_is_never_recovered(status: str) -> None:
     result = played("bug-status-alone", (*PREPARED, ends(status)))
     said = caught(result, len(PREPARED))
-    assert "INV-022 (BOUND-004): the pending retry is past its mutation, or uncertain: " in said
+    assert (
+        "INV-022 (BOUND-004): the pending retry is past its mutation, or uncertain, and it has not committed: " in said
+    )
     assert f"run r1 ({status}, prepared) is pending retry and BEFORE" in said
     after = result.steps[-1].after
     assert [type(command).__name__ for command in recover(after, NOW)] == ["FinishSession"], "the run is overlooked"
