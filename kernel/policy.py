@@ -80,7 +80,7 @@ def send_window(now: int, deadline_ms: int, policy: Policy) -> tuple[int, int]:
     """(send_by, may_land_until) of a record made now (POLICY-005).
 
     After `send_by` no host sends. A call sent at the last moment, by a clock that lags by the allowed skew,
-    and that takes the connector's whole deadline, lands before `may_land_until`.
+    and that takes the connector's whole deadline, lands by `may_land_until`.
 
     >>> send_window(0, 60_000, Policy())
     (30000, 95000)

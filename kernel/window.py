@@ -1,7 +1,7 @@
 """Which events a transition needs: a million may be pending, and a command touches a few.
 
-`State.events` is a window. A store fills it with the events that the live run holds, the oldest pending event
-of each topic (for `schedule`), and the ones that `named` lists. More never changes an outcome (STEP-003).
+`State.events` is a window. A store fills it with all events that are reserved, the oldest pending event of each
+topic (for `schedule`), and the ones that `named` lists. More never changes an outcome (STEP-003).
 """
 
 from .commands import (

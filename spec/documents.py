@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache, reduce
+from itertools import pairwise
 from operator import or_
 from types import GenericAlias, NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -187,7 +188,7 @@ LIMITS: Final[dict[str, Any]] = {
     **_each("Error.run Error.tool EndRun.tool Maintenance.run Maintenance.handler State.version", NO_NAME),
     **_each("owner created_by Run.retry_of cron", NO_NAME),
     **_each("retry_of", NAME),
-    **_each("key", _text(1, 2 * 256 + 1)),  # Made of the names of workflow and run.
+    **_each("key", _text(1, 3 * 256 + 1 + 256)),  # The names of workflow, which may be escaped, and run (MUT-014).
     **_each("title", TITLE),
     **_each("message detail", PROSE),
     **_each("payload data params result state", JSON),
@@ -206,7 +207,7 @@ LIMITS: Final[dict[str, Any]] = {
 }
 """What every text and number may be, by field, or by type and field where a name has two meanings (CODEC-006)."""
 
-LIST_MAX: Final = {"State.events": 100_000}
+LIST_MAX: Final = {"State.events": 100_000, "Event.causes": 1_000_000, "Run.causes": 1_000_000}
 LIST_MAX_ELSEWHERE: Final = 10_000
 
 
@@ -379,7 +380,7 @@ def _contradictions(state: State) -> Iterator[tuple[str, str, str]]:
     run, session, record, error = state.run, state.session, state.mutation, state.error
     for field, names, rule in (
         ("events", [e.key for e in state.events], "EVENT-007"),
-        ("events", [e.seq for e in state.events], "EVENT-010"),
+        ("events", [e.seq for e in state.events], "EVENT-007"),
         ("handlers", [h.declared.name for h in state.handlers], "WORK-006"),
         ("topics", list(state.topics), "WORK-006"),
         ("grants", [g.tool for g in state.grants], "PERM-001"),
@@ -388,7 +389,9 @@ def _contradictions(state: State) -> Iterator[tuple[str, str, str]]:
         if len({*names}) != len(names):
             yield field, "a name or number stands twice", rule
     if any(e.seq >= state.next_seq for e in state.events):
-        yield "next_seq", "an event has this number or a later one", "EVENT-010"
+        yield "next_seq", "an event has this number or a later one", "EVENT-007"
+    if any(one.seq > next_one.seq for one, next_one in pairwise(state.events)):
+        yield "events", "an event stands behind one that was published later", "STEP-003"
     if any((e.status == "pending") != (e.owner == "") for e in state.events if e.status != "skipped"):
         yield "events", "an event has an owner if and only if a run took it", "EVENT-001"
     if session is not None and session.status != "open":

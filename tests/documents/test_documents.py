@@ -43,6 +43,7 @@ from keepkernel import (
     step,
 )
 from keepkernel.kernel.codec import TAGS, to_plain
+from keepkernel.kernel.ledger import idempotency_key
 from keepkernel.spec import documents
 from keepkernel.spec.documents import (
     BadDocument,
@@ -359,8 +360,9 @@ def coherent() -> State:
 OVER = RUN._replace(status="paused:reconciliation")
 CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "an event twice": ({"events": (EVENT, EVENT._replace(seq=2)), "next_seq": 3}, "EVENT-007"),
-    "a number twice": ({"events": (EVENT, EVENT._replace(key=Key("mail", "m2")))}, "EVENT-010"),
-    "a number to come": ({"next_seq": 1}, "EVENT-010"),
+    "a number twice": ({"events": (EVENT, EVENT._replace(key=Key("mail", "m2")))}, "EVENT-007"),
+    "a number to come": ({"next_seq": 1}, "EVENT-007"),
+    "another order": ({"events": (EVENT._replace(key=Key("mail", "m2"), seq=2), EVENT), "next_seq": 3}, "STEP-003"),
     "a pending event with an owner": ({"events": (EVENT._replace(status="pending"),)}, "EVENT-001"),
     "a reserved event without": ({"events": (EVENT._replace(owner=""),)}, "EVENT-001"),
     "a handler twice": ({"handlers": (FILE, FILE)}, "WORK-006"),
@@ -435,6 +437,18 @@ def test_what_the_kernel_does_is_a_document() -> None:
         assert parse_state(encode(state)) == decode_state(encode(state)) == state
         assert parse_command(encode(command)) == decode_command(encode(command)) == command
         assert parse_outcome(encode(outcome)) == decode_outcome(encode(outcome)) == outcome
+
+
+@pytest.mark.rule("CODEC-006")
+def test_the_longest_names_and_many_causes_are_in_a_document() -> None:
+    workflow, run_id = "/" * 256, "r" * 256
+    key = idempotency_key(workflow, run_id)
+    causes = tuple(Key("mail", f"m{n}") for n in range(20_000))
+    run, record = RUN._replace(id=run_id, causes=causes), RECORD._replace(run=run_id, key=key)
+    events = (EVENT._replace(owner=run_id, causes=causes),)
+    state = coherent()._replace(workflow=workflow, run=run, mutation=record, events=events)
+    assert len(key) == 3 * 256 + 1 + 256
+    assert parse_state(encode(state)) == state
 
 
 @pytest.mark.rule("CODEC-006")

@@ -25,8 +25,9 @@ from keepkernel import (
 )
 from keepkernel.adapters.host import Grain, Host, at_once
 from keepkernel.adapters.memory import MemoryStore
-from keepkernel.kernel.ports import Change, Lease, LeaseLost, StoreFull
-from keepkernel.kernel.respond import Answer, Called, Finished, Happened, Pinned
+from keepkernel.kernel.ports import Change, Done, Lease, LeaseLost, StoreFull
+from keepkernel.kernel.respond import Answer, Called, Failed, Finished, Happened, Pinned
+from keepkernel.kernel.types import Repair, Retired
 
 Interruption = Callable[["World"], None]
 
@@ -55,6 +56,8 @@ class World:
         self.store = Counting(lambda: self.now)
         self.calls: list[tuple[str, str]] = []
         self.sent: list[Send] = []
+        self.answers: dict[str, Answer] = {}
+        """What a function gives instead of what it gives else."""
         self.meanwhile: dict[str, list[Interruption]] = {}
         """What others do while a function runs, or a call is made: each time one thing."""
         self._ids = count()
@@ -91,6 +94,8 @@ class World:
         run = state.run
         found = self.store.peek("w", "mail", 1)
         self._interrupted(effect.function)
+        if effect.function in self.answers:
+            return self.answers[effect.function]
         if effect.function == "prepare":
             return Pinned(tuple(event.key for event in found))
         if effect.function == "mutate":
@@ -304,3 +309,43 @@ def test_who_lost_the_lease_sends_nothing() -> None:
     assert world.sent == []
     world.another_host("two").drive("w")
     assert (len(world.sent), world.statuses) == (1, ["consumed"])
+
+
+# --- what a host must not do for ever, and what it must tell --------------------------------------------
+
+
+@pytest.mark.rule("HOST-006")
+def test_a_repair_that_takes_its_time_is_asked_for_once_in_a_life_of_the_host() -> None:
+    world = World()
+    asked: list[Repair] = []
+    world.host.repair = asked.append
+    world.answers["prepare"] = Failed("script", "no")
+    assert isinstance(world.host.drive("w"), Idle)
+    assert [repair.message for repair in asked] == ["no"]
+    assert isinstance(world.host.drive("w"), Idle)
+    assert len(asked) == 1
+    assert world.host.start("w")
+    world.host.drive("w")
+    assert len(asked) == 2
+    world.person(Deploy(0, "v2", TOPICS, (FILE,)))
+    world.now += 600_000
+    world.host.drive("w")
+    assert [repair.message for repair in asked] == ["no", "no", "no"]
+    assert asked[2].run != asked[1].run
+
+
+@pytest.mark.rule("HOST-007")
+@pytest.mark.rule("REC-004")
+def test_an_event_that_nobody_will_take_is_told_after_a_start() -> None:
+    world = World(mails=2)
+    state, version = world.store.load("w")
+    stray = state.events[0]._replace(status="reserved", owner="ghost")
+    done = Done(Resume(START), (), Retired())
+    world.store.commit(Change("by a bug", "w", version, (done,), state._replace(events=()), (stray,)))
+    assert world.host.start("w")
+    error = world.store.load("w").state.error
+    assert error is not None
+    assert (error.kind, error.cause) == ("blocked", "host")
+    assert "mail/m0 by run ghost" in error.message
+    assert world.host.drive("w") == Idle("error_stands")
+    assert world.statuses == ["reserved", "pending"]
