@@ -46,7 +46,14 @@ for (const name of ['std', 'os', 'bjson', 'setTimeout', 'require', 'process', 'f
     if (globalThis[name] !== undefined) throw new Error(`it finds ${name}`);
 if (globalThis.seen !== undefined) throw new Error('something is left of an earlier call');
 globalThis.seen = 1;
+for (const one of [ctx, ctx.mail, ctx.sheets]) for (const name of Object.keys(one)) {
+    const before = one[name];
+    try { one[name] = () => 0; } catch (error) { }
+    if (one[name] !== before) throw new Error(`it can rewrite ${name}`);
+}
 """
+FLOOD: Final = "for (let n = 0; n < 300; n++) console.log('x'.repeat(1000));"
+"""More than a log holds: the rest is left out, and nothing else comes of it."""
 CAUGHT: Final = "try { BODY } catch (error) { } finally { } return {};"
 
 
@@ -107,7 +114,8 @@ class Sandboxed:
         assert run is not None
         task = self.task(effect.function, run, row, drawn, pending)
         handler = next(h for h in state.handlers if h.declared.name == effect.handler)
-        body = f"{HELPERS}{checks(effect.function, run, handler)}{task.body}"
+        flood = FLOOD if self.choices.chance(3) else ""
+        body = f"{HELPERS}{checks(effect.function, run, handler)}{flood}{task.body}"
         code = f"async (ctx, first, second) => {{ {body} }}"
         name = json.dumps(effect.handler)
         parts = f"producers: {{{name}: {code}}}"
