@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from ..adapters.connectors import Connections
 from ..adapters.host import Host
 from ..adapters.points import SimulatedCrash
 from ..adapters.stores import open_store
@@ -102,8 +103,16 @@ class CrashingStore:
         if not self.url.startswith("memory:"):
             self.store = self._open()
 
-    def host(self, handlers: Handlers, world: ScriptedWorld) -> Host:
-        world.reach = self.crashes
+    def connections(self, config: Path) -> Connections:
+        """Your own connectors, as this file configures them: their calls die too, and their clock is the test's."""
+        return Connections.from_config(config, reach=self.crashes, clock=lambda: self.now)
+
+    def host(self, handlers: Handlers, world: ScriptedWorld | Connections) -> Host:
+        if isinstance(world, Connections):
+            if world.reach is not self.crashes:
+                raise TypeError("these connections do not die: make them by crashing_store.connections(FILE)")
+        else:
+            world.reach = self.crashes
         return Host(
             self.store, handlers, world, name="host", fresh_id=self._fresh, clock=lambda: self.now, reach=self.crashes
         )
@@ -113,7 +122,7 @@ class CrashingStore:
         return f"id{self._ids}"
 
     def drive(
-        self, workflow: str, handlers: Callable[[Store], Handlers], world: ScriptedWorld,
+        self, workflow: str, handlers: Callable[[Store], Handlers], world: ScriptedWorld | Connections,
         prepare: Callable[[Host], None], policy: Policy | None = None,
     ) -> State:  # fmt: skip
         """Bring a workflow to rest through one death, if one is due, and give its last state.
@@ -129,7 +138,12 @@ class CrashingStore:
         raise AssertionError("it dies again and again")
 
     def _live(
-        self, workflow: str, handlers: Handlers, world: ScriptedWorld, prepare: Callable[[Host], None], policy: Policy
+        self,
+        workflow: str,
+        handlers: Handlers,
+        world: ScriptedWorld | Connections,
+        prepare: Callable[[Host], None],
+        policy: Policy,
     ) -> State:
         self.store.create(workflow, policy)
         host = self.host(handlers, world)

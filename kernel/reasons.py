@@ -147,7 +147,12 @@ REASONS: Final[dict[str, Reason]] = {
         "give due_at for a cron producer only",
     ),
     # -- mutation
-    "mutation_edge": Reason("MUT-001", "caller", "the ledger has no such edge", "reload the state"),
+    "mutation_edge": Reason(
+        "MUT-001",
+        "caller",
+        "the mutation does not stand so that this can be said of it",
+        "look at how it stands; people decide only when the target is not asked any more",
+    ),
     "send_by_passed": Reason(
         "MUT-005",
         "transient",
@@ -197,13 +202,17 @@ REASONS: Final[dict[str, Reason]] = {
     "no_error": Reason("WORK-004", "caller", "no such error stands", "look at the workflow's error"),
     "logic_block": Reason("WORK-004", "caller", "the block came from logic failures", "deploy a fix, or retry"),
     "not_in_maintenance": Reason("WORK-005", "caller", "the workflow is not in maintenance", "nothing to do"),
-    "workflow_edge": Reason("WORK-001", "caller", "the workflow's status has no such edge", "look at its status"),
+    "workflow_edge": Reason(
+        "WORK-001", "caller", "the workflow's status has no such edge", "it is so already, or was never deployed"
+    ),
     "preparing": Reason(
         "USER-002",
         "caller",
         "a consumer of the topic is preparing",
         "try again when its prepare is over",
     ),
-    "no_request": Reason("PERM-004", "caller", "no such request waits", "look at the workflow's error"),
+    "no_request": Reason(
+        "PERM-004", "caller", "no such request waits", "look at which call waits for approval, if any"
+    ),
     "bad_declaration": Reason("WORK-006", "caller", "the declaration contradicts itself", "see the detail"),
 }

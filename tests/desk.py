@@ -15,7 +15,7 @@ CONNECTOR = '''
 from pathlib import Path
 from typing import Annotated
 
-from keepkernel.adapters.connectors import Call, Connector, NotDone, Shape, changes, reads, reconciles
+from keepkernel.adapters.connectors import Call, Connector, NotDone, Refused, Shape, changes, reads, reconciles
 from keepkernel.adapters.connectors.base import Place
 from keepkernel.kernel.respond import AskAgain, DidNotHappen
 
@@ -58,6 +58,8 @@ class Desk(Connector):
         """Append a line."""
         if self.mode() == "locked":
             raise NotDone("auth", "the desk is locked")
+        if self.mode() == "refused":
+            raise Refused("refused", "no more lines")
         if self.mode() == "late":
             raise NotDone("network", "nobody is at the desk")
         if self.mode() != "lost":

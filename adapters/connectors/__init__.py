@@ -1,6 +1,6 @@
 """Connectors: the ways out of a workflow. Each knows one kind of target; none of them decides what is sent."""
 
-from .base import Call, Connector, NotDone, Refused, Shape, Unclear, changes, reads, reconciles
+from .base import Call, Connector, NotDone, Place, Refused, Shape, Unclear, changes, reads, reconciles
 from .config import ConfigError
 from .connections import Connections, Tool
 
@@ -10,6 +10,7 @@ __all__ = [
     "Connections",
     "Connector",
     "NotDone",
+    "Place",
     "Refused",
     "Shape",
     "Tool",

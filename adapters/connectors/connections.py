@@ -69,7 +69,7 @@ class Connections:
         self.masked = Mask([*secrets, *declared_secrets(self.connectors.values())])
         """A text for display: every secret in it is covered."""
         self._tell = tell
-        self._reach = reach
+        self.reach = reach
         self._clock = clock
         self._tools = {
             f"{name}.{method}": (connector, declared)
@@ -165,7 +165,7 @@ class Connections:
         # To connect may take long: the host's look at the clock was one before the call, this one is in it (HOST-002).
         # The clock shows whole milliseconds: in the one in which the deadline ends, nobody may wait any more.
         leave_by = min(effect.send_by, self._clock() + connector.deadline_ms - 1)
-        work = partial(method.function, connector, given, Call(effect.key, leave_by, self._reach, self._clock))
+        work = partial(method.function, connector, given, Call(effect.key, leave_by, self.reach, self._clock))
         try:
             late = partial(self._late, tool, key)
             return Happened(self._result(method, within(connector.deadline_ms, work, late)))
@@ -195,7 +195,7 @@ class Connections:
             return NoMethod()
         try:
             given = shaped(method, effect.params)
-            call = Call(effect.key, reach=self._reach)
+            call = Call(effect.key, reach=self.reach)
             answer = within(connector.deadline_ms, partial(method.reconcile, connector, given, call))
             if isinstance(answer, AskAgain):
                 return AskAgain(self._words(answer.message))

@@ -97,11 +97,12 @@ class Office:
         said = self.submit(workflow, command)
         told = story.accepted(said.outcome)
         document = {"workflow": workflow, "command": c.NAMES[type(command)], "host": self.host, **told}
-        return self._stands(document)
+        return self._stands(document, isinstance(command, c.Retry))
 
-    def _stands(self, document: Document) -> Document:
-        """Whoever is refused is told how the workflow stands."""
-        if document["accepted"]:
+    def _stands(self, document: Document, over_errors: bool = False) -> Document:
+        """Whoever is refused is told how the workflow stands; and who may take for done what an error still stops."""
+        stopped = over_errors and self.store.load(document["workflow"]).state.error is not None
+        if document["accepted"] and not stopped:
             return document
         words, remedies = story.standing(Chapter(self.store, document["workflow"]), self.store.now())
         return {**document, "standing": words, "remedies": remedies}

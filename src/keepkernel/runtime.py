@@ -123,14 +123,16 @@ class Archive:
         said = self._people.submit(SCRIPTS, command)
         assert isinstance(said.outcome, Accepted), said.outcome
 
-    def deploy(self, submit: Submit, script: Script, file: str, policy: Policy) -> Document:
-        """Put a script in place, unless it is there already."""
+    def deploy(
+        self, submit: Submit, script: Script, file: str, policy: Policy, *, ends_maintenance: bool = True
+    ) -> Document:
+        """Put a script in place, unless it is there already; said by a person or a repair it also ends maintenance."""
         self._store.create(script.name, policy)
         warnings = [str(warning) for warning in script.warnings]
         version = version_of(script.source)
         told = {"workflow": script.name, "command": "deploy", "version": version, "warnings": warnings}
         state = self._store.load(script.name).state
-        if state.version == version and state.maintenance is None:
+        if state.version == version and not (ends_maintenance and state.maintenance is not None):
             return {**told, "accepted": True, "unchanged": True, "rules": []}
         self.keep(script, file)
         said = submit(script.name, c.Deploy(0, version, script.topics, script.handlers))
@@ -292,7 +294,9 @@ class Runtime:
         if not host.start(name):
             self.tell(name, "another host drives it; this one waits")
             return
-        told = self.archive.deploy(self.people.submit, one.script, str(one.path), self.settings.policy(name))
+        # A start is no judgement on a script that failed: what stands still goes on standing still.
+        policy = self.settings.policy(name)
+        told = self.archive.deploy(self.people.submit, one.script, str(one.path), policy, ends_maintenance=False)
         if not told["accepted"]:
             raise Unusable(
                 f"{one.path}: it can not be deployed: {told['refused']['why']} ({told['refused']['detail']})"

@@ -61,8 +61,8 @@ class WorkflowSettings(Strict):
 
 
 class Settings(Strict):
-    model_config = ConfigDict(extra="ignore")
-
+    connectors: dict[str, object] = {}
+    """Read by the connectors themselves."""
     host: HostSettings = HostSettings()
     workflows: dict[str, WorkflowSettings] = {}
 
@@ -75,6 +75,12 @@ class Settings(Strict):
 
     def policy(self, workflow: str) -> Policy:
         return Policy(**self.of(workflow).policy)
+
+
+def require_file(config: Path | None) -> None:
+    """Settings that were asked for by name are there; those beside a workflow file need not be."""
+    if config is not None and not config.is_file():
+        raise Unusable(f"{config}: there is no such file; mend --config, or leave it out")
 
 
 def read_settings(path: Path) -> Settings:
@@ -92,6 +98,7 @@ def read_settings(path: Path) -> Settings:
         raise Unusable(*told) from None
     wrong = [*unknown("host.limits", settings.host.limits, Limits._fields)]
     for name, of in settings.workflows.items():
+        wrong += (f"workflows.{name} has {tool} in grant and in ask; choose one" for tool in of.grant if tool in of.ask)
         wrong += unknown(f"workflows.{name}.policy", of.policy, Policy._fields)
     if wrong:
         raise Unusable(*(f"{path}: {problem}" for problem in wrong))

@@ -156,6 +156,7 @@ def standing(chapter: Chapter, now: int) -> tuple[str, list[str]]:
     state = chapter.state
     on = f"--workflow {state.workflow}"
     run, error = state.run, state.error
+    give_up = giving_up(chapter)
     if gate.active(state) and run:
         return f"{run.handler} is at work ({run.phase})", []
     if run and unresolved(state.mutation) and state.mutation:
@@ -172,15 +173,17 @@ def standing(chapter: Chapter, now: int) -> tuple[str, list[str]]:
                 return f"blocked: the script keeps failing: {in_words(error.message)}", [
                     deploying(chapter),
                     f"keepkernel retry {on}",
+                    *give_up,
                 ]
             case "blocked", "host":
-                return f"blocked: {in_words(error.message)}", [f"keepkernel retry {on}"]
+                return f"blocked: {in_words(error.message)}", [f"keepkernel retry {on}", *give_up]
             case "blocked", _:
-                return f"blocked after too many failures: {in_words(error.message)}", [f"keepkernel retry {on}"]
+                words = f"blocked after too many failures: {in_words(error.message)}"
+                return words, [f"keepkernel retry {on}", *give_up]
         return f"a fault of the host: {in_words(error.message)}", [f"keepkernel clear-error {on}"]
     if state.maintenance is not None:
         what = f"the script failed in {state.maintenance.handler}: {in_words(state.maintenance.message)}"
-        remedies = [deploying(chapter), f"keepkernel retry {on}"]
+        remedies = [deploying(chapter), f"keepkernel retry {on}", *give_up]
         return (what if state.maintenance.run else "in maintenance, set by hand"), remedies
     if state.status != "active":
         told = {"draft": "nothing is deployed", "ready": "deployed, and not started", "paused": "paused by a person"}
@@ -202,9 +205,24 @@ def standing(chapter: Chapter, now: int) -> tuple[str, list[str]]:
     return ("has work to do" if ready else f"idle until {when(min(due))}" if due else "idle"), []
 
 
+def giving_up(chapter: Chapter) -> list[str]:
+    """What a person may give up who does not want a failed run to be tried again: what follows, or its only input."""
+    state = chapter.state
+    if state.run is not None:
+        return [f"keepkernel abandon {state.run.id}"]
+    failed = chapter.run(state.maintenance.run if state.maintenance else state.error.run if state.error else "")
+    inputs = [event for key in (failed.reserved if failed else ()) if (event := chapter.event(key))]
+    return [skipping(chapter, event) for event in inputs if len(inputs) == 1 and event.status == "pending"]
+
+
 def deploying(chapter: Chapter) -> str:
     file = chapter.file()
     return f"keepkernel deploy {shlex.quote(str(file)) if file else 'FILE'}"
+
+
+def skipping(chapter: Chapter, event: Event) -> str:
+    """Events of two topics may have one id, and often do."""
+    return f"keepkernel skip {shlex.quote(f'{event.key.topic}/{event.key.id}')} --workflow {chapter.workflow}"
 
 
 def uncertain(state: State, record: Mutation, now: int) -> tuple[str, list[str]]:
@@ -237,12 +255,9 @@ def escalation(chapter: Chapter, now: int) -> Document | None:
     state, run, record = chapter.state, chapter.state.run, chapter.state.mutation
     if run is None or record is None or not unresolved(record) or gate.active(state):
         return None
-    asked = f"it was asked {record.attempts} times" if record.attempts else "it was not asked yet"
-    way = (
-        f"the target can be asked; {asked}, and did not settle it"
-        if record.reconcilable
-        else "the target can not be asked"
-    )
+    asked = sum(isinstance(line.command, c.ReconcileRetry) for line in chapter.transitions_of(run))
+    times = f"it was asked {asked} times, and did not settle it" if asked else "it was not asked yet"
+    way = f"the target can be asked; {times}" if record.reconcilable else "the target can not be asked"
     landed = now >= record.may_land_until
     return {
         "mutation": record.run,
@@ -274,7 +289,7 @@ def what_was_told(chapter: Chapter, run: Run) -> list[str]:
     """What connectors said of a call that nobody knows about, the latest last."""
     commands = (line.command for line in chapter.transitions_of(run))
     doubts = (command.message for command in commands if isinstance(command, c.LoseTrack | c.ReconcileRetry))
-    return list(islice(filter(None, doubts), TOLD_MAX))[::-1]
+    return list(dict.fromkeys(filter(None, doubts)))[:TOLD_MAX][::-1]
 
 
 def choice(state: State, run: str, name: str, now: int) -> Document:
@@ -436,11 +451,12 @@ def explain_event(chapter: Chapter, event: Event, now: int) -> Document:
     for before in reversed(earlier):
         words = why_stopped(before.status, before.message)
         lines.append(f"{when(before.created_at)}  Run {before.id} took it and stopped: {words}.")
+        lines += [f"{when(line.at)}  {words}" for line, words in timeline(chapter, before) if settles(line.command)]
     run = chapter.run(event.owner) if event.owner else None
     if event.status == "pending":
         words, remedies = standing(chapter, now)
         lines += ["It was given back, and waits." if earlier else "No run has taken it yet.", f"The workflow: {words}."]
-        remedies = [*remedies, f"keepkernel skip {shlex.quote(event.key.id)}"]
+        remedies = [*remedies, skipping(chapter, event)]
         return story("event", chapter, f"{event.key.topic}/{event.key.id}", event.title, lines, remedies)
     if run is None:
         lines.append(who_gave_up(chapter, event))
@@ -491,6 +507,12 @@ def timeline(chapter: Chapter, run: Run) -> list[tuple[Transition, str]]:
     """What the journal says of a run, from its beginning."""
     lines = [(line, words_of(chapter, run, line.command)) for line in chapter.transitions_of(run)]
     return [(line, words) for line, words in reversed(lines) if words]
+
+
+def settles(command: c.Command) -> bool:
+    """Whether somebody says with it what became of a call that nobody knew about."""
+    told = isinstance(command, c.ApplyMutation | c.FailMutation) and command.by != "call"
+    return told or isinstance(command, c.DidntHappen | c.AssertApplied | c.SkipMutation)
 
 
 BY: Final = {

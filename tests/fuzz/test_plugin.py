@@ -55,6 +55,62 @@ def test_every_mail_is_filed_once(crashing_store, scripted_world, crashes):
     print(f"died at {crashes.died or 'no point'}")
 """
 
+CONNECTOR = """
+from pathlib import Path
+from typing import Annotated
+
+from keepkernel.adapters.connectors import Call, Connector, Place, Shape, changes, reconciles
+from keepkernel.kernel.respond import DidNotHappen
+
+
+class Line(Shape):
+    text: str
+
+
+class Book(Connector):
+    path: Annotated[Path, Place]
+
+    @changes
+    def append(self, params: Line, call: Call) -> Line:
+        with self.path.open("a") as file:
+            call.leaves()
+            file.write(f"{call.name} {params.text}\\n")
+        return params
+
+    @reconciles("append")
+    def find(self, params: Line, call: Call) -> Line | DidNotHappen:
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        return params if any(line.startswith(call.name) for line in lines) else DidNotHappen()
+"""
+
+OWN = """
+from pathlib import Path
+
+from keepkernel.adapters.connectors import Connections
+
+HERE = Path(__file__).parent
+
+
+class Booking(Filing):
+    def call(self, state, effect):
+        answer = super().call(state, effect)
+        return answer._replace(params=f'{{"text":{answer.params}}}') if isinstance(answer, Called) else answer
+
+
+@pytest.mark.crash_everywhere
+def test_every_mail_is_in_the_book_once(crashing_store, crashes):
+    (HERE / "book.txt").unlink(missing_ok=True)
+    book = crashing_store.connections(HERE / "keepkernel.toml")
+    crashing_store.drive("inbox", Booking, book, deploy)
+    assert [line.split()[1] for line in (HERE / "book.txt").read_text().splitlines()] == ["m1", "m2"]
+    print(f"died at {crashes.died or 'no point'}")
+
+
+def test_connectors_that_would_not_die_are_refused(crashing_store):
+    with pytest.raises(TypeError, match="crashing_store.connections"):
+        crashing_store.drive("inbox", Booking, Connections.from_config(HERE / "keepkernel.toml"), deploy)
+"""
+
 CARELESS = """
 @pytest.mark.crash_everywhere
 def test_counts_what_it_did(crashing_store, scripted_world):
@@ -88,6 +144,16 @@ def test_a_whole_workflow_survives_a_death_at_every_point(tmp_path: Path, store:
     assert "no point" not in places[1:]
     assert {"commit: before", "commit: after", "Send: before", "target: after", "CallHandler: after"} <= {*places}
     assert "1 passed" in done.stdout
+
+
+def test_connectors_of_your_own_die_as_well(tmp_path: Path) -> None:
+    (tmp_path / "book.py").write_text(CONNECTOR)
+    (tmp_path / "keepkernel.toml").write_text('[connectors.sheets]\nkind = "book.py:Book"\npath = "book.txt"\n')
+    done = ran(tmp_path, OWN)
+    assert done.returncode == 0, done.stdout + done.stderr
+    places = [line.partition("died at ")[2] for line in done.stdout.splitlines() if "died at " in line]
+    assert {"commit: before", "Send: before", "call: leaves", "Send: after"} <= {*places}
+    assert "2 passed" in done.stdout
 
 
 def test_what_is_not_crash_safe_fails_and_says_where(tmp_path: Path) -> None:

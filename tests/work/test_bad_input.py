@@ -63,6 +63,9 @@ def test_what_the_kernel_refuses_is_told_with_its_rule(words: tuple[str, ...], p
 
 
 WRONG = {
+    ("run", "workflow.js", "--config", "none.toml"): "none.toml: there is no such file",
+    ("deploy", "workflow.js", "--config", "none.toml"): "none.toml: there is no such file",
+    ("logs", "--run", "nothing"): "the log has no line of nothing",
     ("explain", "nothing"): "nothing is not the name of a run, an event or a mutation",
     ("skip", "nothing"): "nothing is not the name of an event",
     ("resolve", "nothing", "--as", "skip"): "nothing is not the name of a run",
@@ -210,3 +213,15 @@ def test_what_is_proposed_can_be_typed(remedy: str) -> None:
     typed = remedy.replace("{on}", "--workflow w").replace("--as {name}", "--as skip")
     _, name, *words = re.sub(r"{[^}]+}", "x", typed).split()
     get_command(app).commands[name].make_context(name, words)
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ("[workflow.desk-work]\n", "workflow: extra inputs are not permitted"),
+        ("[workflows.desk-more]\ngrant = ['desk.look']\nask = ['desk.look']\n", "has desk.look in grant and in ask"),
+    ],
+)
+def test_settings_that_say_nothing_or_two_things(section: str, told: str, project: Project) -> None:
+    project.config.write_text(f"{project.config.read_text()}\n{section}")
+    assert told in project.run(2).stderr

@@ -75,7 +75,7 @@ def test_the_newest_are_listed_when_there_are_many(project: Project) -> None:
 def test_explain_tells_the_story_of_an_event_and_of_a_run(project: Project) -> None:
     project.publish("m1")
     waiting = project.ask("explain", "mail/m1")
-    assert f"keepkernel skip m1 --store {project.store}" in waiting["remedies"]
+    assert f"keepkernel skip mail/m1 --workflow desk-work --store {project.store}" in waiting["remedies"]
     project.run()
     event = project.ask("explain", "mail/m1")
     told = "\n".join(event["story"])
@@ -101,6 +101,79 @@ def test_explain_tells_of_the_runs_that_gave_an_event_back(project: Project) -> 
     digest = project.status(1)["request"]["digest"]
     assert why == f"it needs a person: this exact call is not approved ({digest[:12]})."
     assert story[2] == "It was given back, and waits."
+
+
+def test_explain_tells_what_was_decided_of_the_runs_before(project: Project) -> None:
+    project.publish("m1")
+    project.mode("lost")
+    project.run(1)
+    row = project.ask("runs")["rows"][-1]
+    project.mode("")
+    project.keep("resolve", row["run"], "--as", "happened")
+    project.run()
+    told = project.ask("explain", "mail/m1")["story"]
+    assert any("A person says that it happened." in line for line in told)
+    assert any(f"takes up run {row['run']} again" in line for line in told)
+
+
+def test_who_skips_what_explain_proposes_skips_that_very_event(project: Project) -> None:
+    """Events of two topics may have one id."""
+    project.publish("m1")
+    project.run()
+    project.publish("m2")
+    project.ask("publish", "done", "m2", "--title", "of no topic that is read")
+    for topic in ("done", "mail"):
+        [command] = [one for one in project.ask("explain", f"{topic}/m2")["remedies"] if " skip " in one]
+        project.keep(*command.split()[1:])
+    rows = {(row["topic"], row["id"]): row["status"] for row in project.ask("inputs")["rows"]}
+    assert rows == {("mail", "m1"): "consumed", ("mail", "m2"): "skipped", ("done", "m2"): "skipped"}
+
+
+def test_what_follows_a_change_can_be_given_up_when_its_script_fails(project: Project) -> None:
+    project.file.write_text(project.file.read_text().replace("const what", "throw new Error('no'); const what"))
+    project.publish("m1")
+    project.run(1)
+    [command] = [one for one in project.status(1)["remedies"] if " abandon " in one]
+    project.keep(*command.split()[1:])
+    assert project.ask("inputs")["rows"][0]["status"] == "consumed"
+
+
+def test_an_input_that_a_script_fails_at_can_be_given_up(project: Project) -> None:
+    project.publish("m1", {"broken": True})
+    project.run(1)
+    # Prepare failed, so nothing was reserved, and nobody knows which input it was.
+    assert not any(" skip " in one for one in project.status(1)["remedies"])
+    project.mode("refused")
+    project.file.write_text(project.file.read_text().replace("mail.payload?.broken", "false"))
+    project.run(1)
+    [command] = [one for one in project.status(1)["remedies"] if " skip " in one]
+    project.keep(*command.split()[1:])
+    assert project.ask("inputs")["rows"][0]["status"] == "skipped"
+
+
+def test_a_start_does_not_end_what_a_failure_began(project: Project) -> None:
+    """A supervisor that starts the host again and again would else run a broken script for ever."""
+    project.publish("m1", {"broken": True})
+    project.run(1)
+    failed = project.ask("runs")["rows"]
+    told = project.run(1)
+    assert "deployed" not in told.stdout
+    assert "the script failed in file" in told.stderr
+    assert project.ask("runs")["rows"] == failed
+    project.keep("deploy", str(project.file))
+    project.run(1)
+    assert len(project.ask("runs")["rows"]) == len(failed) + 1
+
+
+def test_a_retry_tells_what_it_does_not_clear(project: Project) -> None:
+    project.publish("m1")
+    project.mode("locked")
+    project.run(1)
+    told = project.keep("retry").stdout
+    assert "It stands so all the same: access was refused" in told
+    assert "  you can: keepkernel reconnect --workflow desk-work" in told
+    project.keep("reconnect")
+    assert "stands so" not in project.keep("retry").stdout
 
 
 def test_a_tool_that_is_not_granted_is_asked_for(project: Project) -> None:
@@ -303,7 +376,8 @@ def test_a_title_is_never_taken_for_a_proposal(project: Project) -> None:
     project.ask("publish", "mail", "it's", "--title", "keepkernel deploy 'x")
     assert project.ask("inputs")["rows"][0]["title"] == "keepkernel deploy 'x"
     assert any(
-        remedy.startswith("""keepkernel skip 'it'"'"'s'""") for remedy in project.ask("explain", "it's")["remedies"]
+        remedy.startswith("""keepkernel skip 'mail/it'"'"'s'""")
+        for remedy in project.ask("explain", "it's")["remedies"]
     )
 
 

@@ -14,7 +14,7 @@ from ..book import Chapter
 from ..kernel.ports import StoreError
 from ..news import plural
 from ..runtime import GRACE_S, Runtime, Wanted
-from ..settings import CONFIG, Unusable, place_of, read_settings, store_beside
+from ..settings import CONFIG, Unusable, place_of, read_settings, require_file, store_beside
 from ..story import needs_person, standing
 from .base import as_typed, on_screen
 from .work import DONE, NOT_FINISHED, REFUSED, WRONG_USAGE, for_store
@@ -100,8 +100,9 @@ def run_files(
 ) -> int:
     screen = Screen(as_json)
     folder = files[0].absolute().parent
-    config = config or folder / CONFIG
     try:
+        require_file(config)
+        config = config or folder / CONFIG
         settings = read_settings(config)
         place = place_of(store or store_beside(folder, settings))
         runtime = Runtime(Wanted(files, config, repair), place, settings, screen.news, screen.say)
@@ -119,7 +120,10 @@ def run_files(
         screen.say(str(error))
         return WRONG_USAGE
     finally:
-        runtime.close()
+        try:
+            runtime.close()
+        except StoreError as error:  # It broke under the host; what was committed is what the next start finds.
+            screen.say(str(error))
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -39,12 +39,13 @@ MADE = {
     "pause": "paused; no new run starts",
     "resume": "goes on",
     "run_now": "it runs at the next opportunity",
-    "retry": "starts afresh",
+    "retry": "failures are forgotten, and nothing waits any more",
     "abandon": "what follows is given up",
     "reconnect": "goes on",
     "clear_error": "goes on",
     "publish": "published",
 }
+NOTHING_FOLLOWS = frozenset({"grant", "pause", "skip_event", "reject", "abandon"})
 ARROW = {"inputs": "input", "outputs": "output", "runs": "what for"}
 
 
@@ -151,5 +152,20 @@ def decided(answer: Document) -> str:
     warnings = "".join(f"\nwarning: {warning}" for warning in answer.get("warnings", ()))
     if "version" in answer:
         return f"{answer['workflow']}: version {answer['version']} deployed{warnings}"
-    waits = "" if answer["host"] else "\nNo host is running; the next `keepkernel run` takes it up."
-    return as_typed(f"{answer['workflow']}: {MADE[answer['command']]}{waits}{warnings}")
+    told = f"{answer['workflow']}: {MADE[answer['command']]}{taken_up_by(answer)}{warnings}"
+    if "standing" in answer:
+        told += f"\nIt stands so all the same: {plain(answer['standing'])}"
+        told += "".join(f"\n  you can: {remedy}" for remedy in answer["remedies"])
+    return as_typed(told)
+
+
+def taken_up_by(answer: Document) -> str:
+    """Who goes on with what was decided, where something is to be done."""
+    host = answer["host"]
+    if answer["command"] in NOTHING_FOLLOWS or (host and answer["workflow"] in host["workflows"]):
+        return ""
+    if host:
+        return (
+            "\nThe host that is running does not drive this workflow: name its file in `keepkernel run FILE…` as well."
+        )
+    return "\nNo host is running; the next `keepkernel run` takes it up."

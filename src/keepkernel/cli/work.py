@@ -42,9 +42,10 @@ def ask(store: str, request: Document, config: Path | None = None) -> Document:
     from ..adapters import control
     from ..kernel.ports import StoreBusy, StoreError
     from ..runtime import checked_alone, office_on
-    from ..settings import Unusable, exists, find_store, place_of
+    from ..settings import Unusable, exists, find_store, place_of, require_file
 
     try:
+        require_file(config)
         place = place_of(store or find_store(Path.cwd()))
         if place.socket is None:
             raise fail("memory: is gone with its process; name another store")
@@ -243,6 +244,8 @@ def logs(
         ),
         limit,
     )
+    if not lines and (run_id or workflow):
+        raise fail(f"the log has no line of {' and '.join(filter(None, (run_id, workflow)))}")
     for line in lines:
         typer.echo(json.dumps(line) if as_json else f"{line['at']}  {line['workflow']}  {on_screen(line['text'])}")
 
