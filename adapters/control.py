@@ -92,11 +92,15 @@ class Control:
         return f"{socket.gethostname()} {found.decode(errors='replace')}"
 
     def listen(self, answer: Answer) -> None:
-        self.path.unlink(missing_ok=True)  # Left behind by a host that died: nobody else holds the lock.
         listener = socket.socket(socket.AF_UNIX)
         before = os.umask(0o177)  # The socket belongs to its owner alone from its first moment.
         try:
+            self.path.unlink(missing_ok=True)  # Left behind by a host that died: nobody else holds the lock.
             listener.bind(str(self.path))
+        except OSError as error:
+            listener.close()
+            told = f"{self.path}: {error.strerror}; see to it, or name another place for the store"
+            raise ControlError(told) from None
         finally:
             os.umask(before)
         listener.listen()

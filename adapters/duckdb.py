@@ -41,6 +41,7 @@ from ..kernel.ports import (
     StoreBusy,
     StoreError,
     StoreFull,
+    StoreStopped,
 )
 from ..kernel.types import Event, Key, State, new_workflow
 from ..kernel.window import named
@@ -288,6 +289,7 @@ class DuckDBStore(Pages):
         self._checkpoint()
         if not closed:
             self._write("begin log", "UPDATE store SET position = ?", (self._position + 1,))
+            sync_folder(self._path.parent)  # The log is a new file, and its name must last as well.
             self._position += 1
             self._marked(self._position)
 
@@ -310,10 +312,11 @@ class DuckDBStore(Pages):
         try:
             with self._writing():
                 self._fold(closed=True)
-                self._connection.close()
+                # Before DuckDB closes the file, and with it our lock: the next process has a mark of its own.
                 self._reach("remove mark: before")
                 self._mark.remove()
                 self._reach("remove mark: after")
+                self._connection.close()
         finally:
             self.drop()
 
@@ -350,7 +353,7 @@ class DuckDBStore(Pages):
     def _troubles_named(self) -> Iterator[None]:
         """What DuckDB and the system report, in words that say what to do."""
         if self._over:
-            raise StoreError(self._over)
+            raise StoreStopped(self._over)
         try:
             yield
         except duckdb.Error as error:
@@ -462,7 +465,7 @@ class DuckDBStore(Pages):
     def _find(self, workflow: str) -> Live | None:
         """A workflow that is not in memory has nothing in the journal."""
         if self._over:
-            raise StoreError(self._over)
+            raise StoreStopped(self._over)
         live = self._lives.get(workflow)
         if live is None and (rows := self._all("SELECT head, version FROM heads WHERE workflow = ?", workflow)):
             reserved = f"SELECT {EVENT_LIST} FROM live_events WHERE workflow = ? AND status = 'reserved'"

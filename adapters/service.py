@@ -15,7 +15,17 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from ..kernel import gate
 from ..kernel.commands import BlockWorkflow, Command
 from ..kernel.policy import backoff_ms
-from ..kernel.ports import Change, DamagedStore, LeaseLost, NewerStore, NotAStore, ReadOnlyStore, Store, StoreError
+from ..kernel.ports import (
+    Change,
+    DamagedStore,
+    LeaseLost,
+    NewerStore,
+    NotAStore,
+    ReadOnlyStore,
+    Store,
+    StoreError,
+    StoreStopped,
+)
 from ..kernel.schedule import Idle, Wait
 from ..kernel.types import Rejected
 from .host import Host, Said, at_once
@@ -26,8 +36,8 @@ BEGIN_AGAIN_MS: Final = (1_000, 60_000)
 """A thread whose work broke off waits so long before it begins again: at first, and at most."""
 BREAKS_MAX: Final = 5
 """So often it begins again; then a person must look. What broke before any commit is nothing that the kernel counts."""
-HOPELESS: Final = (DamagedStore, NewerStore, NotAStore, ReadOnlyStore)
-"""Troubles of a store that no patience cures."""
+HOPELESS: Final = (DamagedStore, NewerStore, NotAStore, ReadOnlyStore, StoreStopped)
+"""Troubles of a store that no patience of this process cures."""
 
 WAITS: Final = {
     "backing_off": "after a failure, and tries again",
@@ -39,6 +49,8 @@ Watch = Callable[[Change], None]
 Submit = Callable[[str, Command], Said]
 Tell = Callable[[str, str], None]
 """Takes what a person should know, by the workflow that it is about."""
+Begun = Callable[[str], None]
+"""Called whenever a thread has taken its workflow over, before it drives it."""
 
 
 class SharedStore:
@@ -111,13 +123,16 @@ class Standing(NamedTuple):
 class Lane:
     """One workflow and the thread that drives it."""
 
-    def __init__(self, workflow: str, host: Host, tell: Tell, changed: Callable[[], None], look_every_s: float) -> None:
+    def __init__(
+        self, workflow: str, host: Host, tell: Tell, begun: Begun, changed: Callable[[], None], look_every_s: float
+    ) -> None:
         self.workflow = workflow
         self.standing = Standing("work")
         self.running = False
         self.hopeless: Exception | None = None
         self._host = host
         self._tell = tell
+        self._begun = begun
         self._changed = changed
         self._look_every_s = look_every_s
         self._woken = threading.Event()
@@ -191,6 +206,7 @@ class Lane:
             if self._stopping:
                 return False
             self._sleep(self._look_every_s)
+        self._begun(self.workflow)
         if len(self._breaks) >= BREAKS_MAX:
             message = f"the host broke off {len(self._breaks)} times: {self._breaks[-1]}"
             self._host.submit(self.workflow, at_once(BlockWorkflow(0, message)))
@@ -260,11 +276,17 @@ class Service:
     """Drives workflows until it is stopped. `submit` takes commands of people, from any thread."""
 
     def __init__(
-        self, hosts: Mapping[str, Host], submit: Submit, tell: Tell, *, look_every_s: float = LOOK_EVERY_S
+        self,
+        hosts: Mapping[str, Host],
+        submit: Submit,
+        tell: Tell,
+        begun: Begun = lambda workflow: None,
+        *,
+        look_every_s: float = LOOK_EVERY_S,
     ) -> None:
         self._change = threading.Condition()
         self._submit = submit
-        self.lanes = {name: Lane(name, host, tell, self._changed, look_every_s) for name, host in hosts.items()}
+        self.lanes = {name: Lane(name, host, tell, begun, self._changed, look_every_s) for name, host in hosts.items()}
 
     def start(self) -> None:
         for lane in self.lanes.values():

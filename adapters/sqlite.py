@@ -172,12 +172,15 @@ class SQLiteStore(Pages):
         if not header.startswith(b"SQLite format 3\0") or int.from_bytes(header[68:72]) != APPLICATION_ID:
             raise NotAStore(f"{self._path} was not written by keepkernel; name another file")
         self._require_known(int.from_bytes(header[60:64]))
-        if not self._log.exists() and self._log_mark("mode=ro&immutable=1") == "open":
+        if self._log_is_missing() and self._log_is_missing():  # Another process may open it between the two looks.
             raise DamagedStore(
                 f"{self._log} is missing: {self._path.name} was not closed in order, and its last commits stood there. "
                 "Put it back where it was. If it is gone for good, restore a copy, or go on without those commits: "
                 f"remove {self._mark.path.name}, then sqlite3 '{self._path}' \"UPDATE store SET log = 'closed'\""
             )
+
+    def _log_is_missing(self) -> bool:
+        return not self._log.exists() and self._log_mark("mode=ro&immutable=1") == "open" and not self._log.exists()
 
     @property
     def _log(self) -> Path:

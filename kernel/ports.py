@@ -106,6 +106,10 @@ class NewerStore(StoreError):
     """A later version of keepkernel wrote it: install that one."""
 
 
+class StoreStopped(StoreError):
+    """This object can not go on, for it may not know any more what is durable: open the store again."""
+
+
 class DamagedStore(StoreError):
     """A part of the store is missing or unreadable: bring it back, or restore a copy."""
 

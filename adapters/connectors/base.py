@@ -9,6 +9,7 @@ idempotency key that no script sees, and says by what it raises how much is cert
 """
 
 import socket
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
@@ -72,6 +73,17 @@ class Refused(NotDone):
 
 class Unclear(Exception):
     """The call left, and what came back does not settle what became of it. The message says what came back."""
+
+
+def give_up_after(deadline_ms: int, sock: socket.socket) -> None:
+    """What has not arrived by the deadline must not arrive at all (MUT-009).
+
+    The system goes on by itself to resend what nobody acknowledged, for minutes, even when the process has ended.
+    """
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, deadline_ms)
+    else:  # Then at least not when the socket is closed.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def beside_the_file(value: Any, info: ValidationInfo) -> Any:

@@ -20,7 +20,7 @@ from pydantic import AfterValidator, DirectoryPath, Field, StringConstraints, mo
 
 from ...kernel.failures import FailureClass
 from ...kernel.respond import AskAgain, DidNotHappen
-from .base import Call, Connector, NotDone, Place, Refused, Shape, Unclear, changes, reads, reconciles
+from .base import Call, Connector, NotDone, Place, Refused, Shape, Unclear, changes, give_up_after, reads, reconciles
 from .mailboxes import ImapAccount, ImapFolder, MaildirFolder, MailFolder, Settings, SmtpAccount
 
 TEXT_MAX: Final = 100_000
@@ -143,6 +143,7 @@ class Mail(Connector):
             call.leaves()
             assert server.sock is not None
             server.sock.settimeout(self.deadline_ms / 1_000)
+            give_up_after(self.deadline_ms, server.sock)
             server.send(DOT.sub(b"..", content) + b".\r\n")  # With the last dot the server takes it over, or not.
             settle(*server.getreply())
             call.reach("mail: accepted")

@@ -18,9 +18,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, St
 
 from ...kernel.failures import FailureClass
 from ...kernel.respond import DidNotHappen
-from .base import Call, Connector, NotDone, Refused, Shape, Unclear, changes, reads, reconciles
+from .base import Call, Connector, NotDone, Refused, Shape, Unclear, changes, give_up_after, reads, reconciles
 
 BODY_MAX_BYTES: Final = 1_000_000
+CONNECTED: Final = "connection.connect_tcp.complete"
 LEAVES: Final = "http11.send_request_headers.started"
 UNREACHED: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
 
@@ -110,6 +111,8 @@ class Webhook(Connector):
         left: list[str] = []
 
         def trace(event: str, info: Mapping[str, Any]) -> None:
+            if event == CONNECTED:
+                give_up_after(self.deadline_ms, info["return_value"].get_extra_info("socket"))
             if event == LEAVES:
                 call.leaves()
                 left.append(event)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from . import story
+from .adapters.clock import wall_clock_ms
 from .book import Book, Chapter, NotFound
 from .kernel import commands as c
 from .kernel.ports import Store, StoreError
@@ -79,7 +80,8 @@ class Office:
     def status(self, request: Document) -> Document:
         chapters = self.book.chapters(text(request, "workflow"))
         now = self.store.now()
-        return {"host": self.host, "workflows": [story.status_of(chapter, now) for chapter in chapters]}
+        workflows = [story.status_of(chapter, now) for chapter in chapters]
+        return {"host": self.host, "ahead_s": max(0, (now - wall_clock_ms()) // 1000), "workflows": workflows}
 
     def rows(self, what: Callable[[Chapter, int], list[Document]], request: Document) -> Document:
         limit = request.get("limit", 50)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -42,6 +42,8 @@ STDERR_MAX: Final = 2_000
 OPEN_S: Final = 5.0
 """A store that is busy may be so with a command that is about to end."""
 PATIENCE_S: Final = 60.0
+AHEAD_S: Final = 60
+"""A store's time may be so far ahead of a clock without anybody being told."""
 GRACE_S: Final = 60.0
 
 News = Callable[[Document], None]
@@ -241,6 +243,7 @@ class Runtime:
         self.workers = [Workers(settings.limits)]
         self.control: Control | None = None
         self._raw: Store | None = None
+        self._brought_up: set[str] = set()
         try:
             self.given = read_files(wanted.files, self.tools.catalogue(), self.workers[0])
             self._require_tools(wanted.config)
@@ -266,17 +269,17 @@ class Runtime:
         self.store = shared(self._raw, self._watch)
         self.people = People(self.store)
         self.archive = Archive(self.store, self.people)
-        files = {one.script.name: one for one in self.given}
+        self.files = files = {one.script.name: one for one in self.given}
         # Each thread has its own, and nobody waits for another's.
         self.workers += [Workers(self.settings.limits) for _ in self.given[1:]]
         self.hosts = {one.script.name: self._host(one, own) for one, own in zip(self.given, self.workers, strict=True)}
-        self.service = Service(self.hosts, self.people.submit, self.tell)
-        for name, one in files.items():
-            self._prepare(name, one, self.hosts[name])
+        self.service = Service(self.hosts, self.people.submit, self.tell, self._bring_up)
+        self._tell_time()
+        for name in files:
+            self._prepare(name)
 
-    def start(self) -> None:
-        """Let every workflow run, and listen to people."""
-        self.service.start()
+    def listen(self) -> None:
+        """Let people ask and decide. Before the workflows run, so that nothing has begun where this is not possible."""
         if self.control is not None:
             host = {"pid": os.getpid(), "workflows": list(self.hosts)}
             office = Office(self.store, self._submit, self._deploy, self._tools, self.place.log, host)
@@ -289,11 +292,24 @@ class Runtime:
         parts = (self.store, handlers, self.connections)
         return Host(*parts, name=name, fresh_id=fresh_id, clock=wall_clock_ms, repair=repair)
 
-    def _prepare(self, name: str, one: Given, host: Host) -> None:
+    def _tell_time(self) -> None:
+        """The time of a store never goes back; after a clock that was ahead, nothing is due for as long."""
+        ahead_s = (self.store.now() - wall_clock_ms()) // 1000
+        for name in self.files if ahead_s > AHEAD_S else ():
+            self.tell(name, f"the store's time is {ahead_s} s ahead of this machine's clock, and waits for it")
+
+    def _prepare(self, name: str) -> None:
         self.store.create(name, self.settings.policy(name))
-        if not host.start(name):
+        if self.hosts[name].start(name):
+            self._bring_up(name)
+        else:
             self.tell(name, "another host drives it; this one waits")
+
+    def _bring_up(self, name: str) -> None:
+        """Deploy and grant what the files say, once: as soon as this host drives the workflow."""
+        if name in self._brought_up:
             return
+        one = self.files[name]
         # A start is no judgement on a script that failed: what stands still goes on standing still.
         policy = self.settings.policy(name)
         told = self.archive.deploy(self.people.submit, one.script, str(one.path), policy, ends_maintenance=False)
@@ -311,6 +327,7 @@ class Runtime:
             self.people.submit(name, c.Resume(0))
         elif state.status == "paused":
             self.tell(name, f"it is paused; go on with keepkernel resume --workflow {name}")
+        self._brought_up.add(name)
 
     def give_back(self) -> None:
         """Let other hosts have the workflows at once."""
@@ -320,13 +337,14 @@ class Runtime:
                 self.store.release(lease)
 
     def close(self) -> None:
-        if self.control is not None:
-            self.control.close()
-        if self._raw is not None:
-            self._raw.close()
-        self.connections.close()
-        for workers in self.workers:
-            workers.close()
+        with ExitStack() as ends:  # All of them, whatever breaks; the last one first.
+            for workers in self.workers:
+                ends.callback(workers.close)
+            ends.callback(self.connections.close)
+            if self._raw is not None:  # Under its lock: whoever still asks is answered before it closes, or refused.
+                ends.callback(self.store.close)
+            if self.control is not None:
+                ends.callback(self.control.close)
 
     # -- what others ask for
 

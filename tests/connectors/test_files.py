@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,6 +52,13 @@ def test_a_key_writes_once(files: Connections, tmp_path: Path) -> None:
     assert isinstance(answer, Failed)
     assert answer.failure == "timeout"
     assert visible(tmp_path) == []
+
+
+def test_a_file_that_is_there_was_written_whatever_became_of_its_entry(files: Connections, tmp_path: Path) -> None:
+    assert send(files, "it.write", PARAMS) == send_result()
+    [calls] = [path for path in tmp_path.rglob(".keepkernel") if path.is_dir()]
+    shutil.rmtree(calls)
+    assert reconcile(files, "it.write", PARAMS) == send_result()
 
 
 def test_a_void_call_can_not_land(files: Connections, tmp_path: Path) -> None:

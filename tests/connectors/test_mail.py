@@ -20,7 +20,7 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, Session
 from connectors.effects import KEY, Heard, alone, read, reconcile, send
 from server import free_port
 
-from keepkernel.adapters.connectors import Call, Connections
+from keepkernel.adapters.connectors import Call, Connections, mail
 from keepkernel.adapters.connectors.mail import Mail
 from keepkernel.adapters.connectors.mailboxes import ImapAccount, MaildirFolder
 from keepkernel.adapters.points import SimulatedCrash
@@ -122,6 +122,13 @@ def test_a_message_is_sent_exactly(port: int, office: PostOffice) -> None:
     assert message["From"] == "Robot <robot@example.org>"
     assert (message["To"], message["Cc"]) == ("alice@example.org", "bob@example.org")
     assert message.get_content().replace("\r\n", "\n") == PARAMS["text"]
+
+
+def test_the_system_does_not_resend_a_message_after_its_deadline(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(mail, "give_up_after", lambda deadline_ms, sock: asked.append(deadline_ms))
+    assert send(connections(port, deadline_ms=4_321), "it.send", PARAMS) == happened(filed=False)
+    assert asked == [4_321]
 
 
 def test_its_copy_is_filed_and_found(port: int, sent: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,7 +12,8 @@ import pytest
 from connectors.effects import KEY, Heard, alone, read, reconcile, send
 from server import free_port
 
-from keepkernel.adapters.connectors import Call, Connections
+from keepkernel.adapters.connectors import Call, Connections, webhook
+from keepkernel.adapters.connectors.base import give_up_after
 from keepkernel.adapters.connectors.webhook import REFUSALS, Webhook
 from keepkernel.adapters.points import SimulatedCrash
 from keepkernel.kernel.respond import AskAgain, DidNotHappen, Failed, Happened, NoMethod, Unknown
@@ -160,6 +162,31 @@ def test_a_connection_that_breaks_is_told_in_a_line(target: Target, behave: Call
     assert told.startswith("it.post: the call had left, and then: ")
     assert told.endswith("; so it is unknown whether it happened")
     assert "\n" not in told
+
+
+def test_the_system_does_not_resend_a_call_after_its_deadline(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    give_up = webhook.give_up_after
+
+    def listened(deadline_ms: int, sock: socket.socket) -> None:
+        give_up(deadline_ms, sock)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            asked.append(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
+
+    monkeypatch.setattr(webhook, "give_up_after", listened)
+    it = connections(target, deadline_ms=4_321)
+    assert isinstance(send(it, "it.post", PARAMS), Happened)
+    assert asked == ([4_321] if hasattr(socket, "TCP_USER_TIMEOUT") else [])
+
+
+@pytest.mark.parametrize("has_timeout", [True, False])
+def test_what_is_not_acknowledged_in_time_is_thrown_away(has_timeout: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not has_timeout:
+        monkeypatch.delattr(socket, "TCP_USER_TIMEOUT", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as sock:
+        give_up_after(5_000, sock)
+        lingers = struct.unpack("ii", sock.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8))
+        assert lingers == ((1, 0) if not hasattr(socket, "TCP_USER_TIMEOUT") else (0, 0))
 
 
 def test_a_cut_before_anything_happened_is_unknown_and_then_found_missing(target: Target) -> None:

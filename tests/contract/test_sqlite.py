@@ -518,3 +518,19 @@ def test_no_question_of_a_store_reads_more_than_it_needs(path: Path) -> None:
         plan = store._connection.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()
         assert [row[3] for row in plan if not row[3].startswith("SEARCH")] == [], statement
     store.close()
+
+
+def test_a_log_that_another_process_makes_meanwhile_is_not_missing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    SQLiteStore(str(path)).close()
+    look = SQLiteStore._log_mark
+    others: list[SQLiteStore] = []
+
+    def look_while_another_opens(store: SQLiteStore, mode: str) -> str:
+        if not others:
+            monkeypatch.setattr(SQLiteStore, "_log_mark", look)
+            others.append(SQLiteStore(str(path)))
+        return look(store, mode)
+
+    monkeypatch.setattr(SQLiteStore, "_log_mark", look_while_another_opens)
+    SQLiteStore(str(path)).close()
+    others[0].close()

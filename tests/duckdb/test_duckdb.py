@@ -55,6 +55,7 @@ from keepkernel.kernel.ports import (
     StoreBusy,
     StoreError,
     StoreFull,
+    StoreStopped,
     change_of,
 )
 
@@ -892,3 +893,32 @@ def test_the_questions_of_the_readme_have_answers(tmp_path: Path) -> None:
     answers = [shell(tmp_path / "store", question) for question in questions if question]
     assert len(answers) > 4
     assert all(answers), "a question of the README has no answer in a store where something happened"
+
+
+def test_a_store_that_closes_takes_no_mark_of_the_next_one(tmp_path: Path) -> None:
+    """The lock ends when DuckDB closes the file, so the mark must be gone by then."""
+    path = tmp_path / "store.duckdb"
+    found: list[str] = []
+
+    def others_try(point: str) -> None:
+        if point in ("remove mark: before", "remove mark: after"):
+            script = f"from keepkernel.adapters.duckdb import DuckDBStore; DuckDBStore({str(path)!r})"
+            tried = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+            found.append(tried.stderr.splitlines()[-1])
+
+    DuckDBStore(str(path), reach=others_try).close()
+    assert len(found) == 2
+    assert all("StoreBusy" in line for line in found)
+
+
+def test_a_store_that_can_not_go_on_says_so_by_its_kind(tmp_path: Path) -> None:
+    def breaks(point: str) -> None:
+        if point == "create: after":
+            raise OSError("the disk is gone")
+
+    store = DuckDBStore(str(tmp_path / "store.duckdb"), reach=breaks)
+    with pytest.raises(StoreError):
+        store.create("w", Policy())
+    with pytest.raises(StoreStopped, match="open it again"):
+        store.load("w")
+    store.drop()

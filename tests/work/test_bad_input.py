@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -225,3 +226,23 @@ def test_what_is_proposed_can_be_typed(remedy: str) -> None:
 def test_settings_that_say_nothing_or_two_things(section: str, told: str, project: Project) -> None:
     project.config.write_text(f"{project.config.read_text()}\n{section}")
     assert told in project.run(2).stderr
+
+
+def test_a_control_socket_that_can_not_be_made_is_told_before_anything_runs(project: Project) -> None:
+    project.publish("m1")
+    socket = place_of(project.store).socket
+    assert socket is not None
+    socket.mkdir()
+    (socket / "in the way").touch()
+    told = project.run(2).stderr
+    assert f"{socket}: " in told
+    assert "Traceback" not in told
+    assert project.lines() == []
+
+
+def test_a_clock_that_was_ahead_is_told(project: Project) -> None:
+    with sqlite3.connect(project.folder / "work.db") as store:
+        store.execute("UPDATE workflows SET changed_at = changed_at + 7200000")
+    assert "s ahead of this machine's clock, and waits for it" in project.run().stdout
+    assert "s ahead of this machine's clock, and waits for it." in project.keep("status").stdout
+    assert 7_000 < project.ask("status")["ahead_s"] <= 7_200

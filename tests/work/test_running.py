@@ -25,7 +25,8 @@ import pytest
 from desk import KEEPKERNEL, Project
 
 from keepkernel.adapters import control
-from keepkernel.cli.running import Screen
+from keepkernel.cli.running import Screen, Stop, Stops
+from keepkernel.runtime import Runtime
 from keepkernel.settings import place_of
 
 LONG_S = 60.0
@@ -349,3 +350,32 @@ def test_kill_in_the_middle_and_the_same_command_again(tmp_path: Path) -> None:
         [*KEEPKERNEL, "inputs", "-n", "100"], check=True, capture_output=True, text=True, cwd=tmp_path
     ).stdout
     assert len(re.findall(r"→ Row \d+ added", told)) == len(mails)
+
+
+def test_a_signal_is_kept_while_the_store_is_at_work() -> None:
+    """A driver in C would make an error of its own of what a handler raises."""
+    stops = Stops()
+    with stops.kept():
+        stops(signal.SIGTERM, None)
+    assert stops.heard == 1
+    with pytest.raises(Stop):
+        stops(signal.SIGTERM, None)
+
+
+@pytest.mark.parametrize("point", ["before", "after"])
+def test_a_stop_while_the_store_is_opened_ends_in_order(
+    point: str, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Runtime.open
+
+    def stopped(runtime: Runtime) -> None:
+        if point == "before":
+            os.kill(os.getpid(), signal.SIGTERM)
+        opened(runtime)
+        if point == "after":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Runtime, "open", stopped)
+    project.run(3)
+    monkeypatch.setattr(Runtime, "open", opened)
+    project.run(0)

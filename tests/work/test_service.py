@@ -18,7 +18,7 @@ from keepkernel.fuzz.machines.choices import recorded
 from keepkernel.fuzz.machines.loom import Loom, Strand
 from keepkernel.kernel.commands import Command, Deploy, Pause, Publish, Resume
 from keepkernel.kernel.policy import Policy
-from keepkernel.kernel.ports import Change, DamagedStore, Disconnected, Loaded, Store
+from keepkernel.kernel.ports import Change, DamagedStore, Disconnected, Loaded, Store, StoreStopped
 from keepkernel.kernel.respond import Answer, Failed, Finished, Pinned
 from keepkernel.kernel.schedule import Idle, Wait
 from keepkernel.kernel.types import Accepted, CallHandler, Declaration, Key, Publication, Rejected, State
@@ -274,17 +274,34 @@ def test_a_store_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
     assert world.service.stop(LONG_S)
 
 
-def test_a_store_that_is_damaged_ends_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("trouble", [DamagedStore, StoreStopped])
+def test_a_store_that_can_not_go_on_ends_the_service(trouble: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     world = World("w")
 
     def turn(name: str) -> None:
-        raise DamagedStore("it is broken")
+        raise trouble("it is broken")
 
     monkeypatch.setattr(world.hosts["w"], "turn", turn)
     world.service.start()
     world.service.wait(until_idle=False)
     assert str(world.service.lanes["w"].hopeless) == "it is broken"
     assert world.service.stop(LONG_S)
+
+
+def test_whoever_waited_for_another_host_is_told_when_it_drives() -> None:
+    world = World("w", look_every_s=0.01)
+    other = world.host("other")
+    assert other.start("w")
+    begun: list[str] = []
+    service = Service(world.hosts, world.submit, lambda *told: None, begun.append, look_every_s=0.01)
+    service.start()
+    eventually(lambda: service.lanes["w"].standing.at == "elsewhere")
+    assert begun == []
+    lease = world.store.lease("w", "other", 1)
+    assert lease is not None
+    world.store.release(lease)
+    eventually(lambda: begun == ["w"])
+    assert service.stop(LONG_S)
 
 
 def test_stopping_lets_the_run_in_hand_come_to_its_end(blocked: Blocked) -> None:

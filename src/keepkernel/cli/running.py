@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -91,8 +93,28 @@ class Stop(BaseException):
     """Somebody wants the host to end."""
 
 
-def _stop(number: int, frame: FrameType | None) -> None:
-    raise Stop
+class Stops:
+    """Takes Ctrl-C and SIGTERM: raised where the host waits, and kept while it works with the store, for the driver of
+    a store makes something else of them. A second one that comes meanwhile ends the process as a crash would."""
+
+    def __init__(self) -> None:
+        self.heard = 0
+        self._keeping = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.heard += 1
+        if not self._keeping:
+            raise Stop
+        if self.heard > 1:
+            os._exit(STOPPED_AT_ONCE)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        self._keeping = True
+        try:
+            yield
+        finally:
+            self._keeping = False
 
 
 def run_files(
@@ -110,28 +132,34 @@ def run_files(
         for line in str(error).splitlines():
             screen.say(line)
         return WRONG_USAGE
-    before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    stops = Stops()
+    before = {number: signal.signal(number, stops) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        runtime.open()
-        return work(runtime, screen, store, until_idle)
+        with stops.kept():
+            runtime.open()
+        if stops.heard:
+            raise Stop
+        return work(runtime, screen, store, until_idle, stops)
     except Stop:  # Nothing has begun yet.
         return NOT_FINISHED
-    except (Unusable, StoreError) as error:
+    except (Unusable, ControlError, StoreError) as error:
         screen.say(str(error))
         return WRONG_USAGE
     finally:
         try:
-            runtime.close()
+            with stops.kept():
+                runtime.close()
         except StoreError as error:  # It broke under the host; what was committed is what the next start finds.
             screen.say(str(error))
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def work(runtime: Runtime, screen: Screen, store: str, until_idle: bool) -> int:
+def work(runtime: Runtime, screen: Screen, store: str, until_idle: bool, stops: Stops) -> int:
     code = DONE
+    runtime.listen()
     try:
-        runtime.start()
+        runtime.service.start()
         runtime.service.wait(until_idle=until_idle)
     except Stop:
         code = NOT_FINISHED if until_idle else DONE
@@ -146,8 +174,9 @@ def work(runtime: Runtime, screen: Screen, store: str, until_idle: bool) -> int:
         sys.stdout.flush()
         os._exit(STOPPED_AT_ONCE)
     screen.clear()
-    runtime.give_back()
-    return code or told(runtime, screen, store)
+    with stops.kept():
+        runtime.give_back()
+        return code or told(runtime, screen, store)
 
 
 def told(runtime: Runtime, screen: Screen, store: str) -> int:
