@@ -403,6 +403,13 @@ class HostLife(KernelLife):
         rows = differences(loaded.state._replace(events=()), own.state._replace(events=()))
         if rows or self.store.events(WORKFLOW, 0, PAGE) != tuple(own.events):
             raise Broken("HOST", "the store holds another state than its journal tells", tuple(rows))
+        for what, shows in (
+            ("runs", self.store.runs),
+            ("mutations", self.store.mutations),
+            ("sessions", self.store.sessions),
+        ):
+            if shows(WORKFLOW, 0, PAGE) != tuple(getattr(self.own, what)):
+                raise Broken("HOST", f"the {what} of the past are others than its journal tells")
         if self.trouble is not None:
             raise self.trouble
 

@@ -56,6 +56,8 @@ ODD_TEXTS: Final = (
     '"' + "x" * 31 + '"',  # and one more.
     "12345678901234567890",
     '"%/\\n"',
+    "[9007199254740993]",  # The first whole number that JavaScript does not have,
+    '"' + "ü" * 30 + '"',  # and as many characters as there may be, in more bytes.
 )
 HALF: Final = '"\ud83c"'
 """The first half of a pair that stands for one character."""

@@ -279,7 +279,7 @@ def anything(plan: Plan, choices: Choices, state: State, now: int, world: World,
     kind = choices.of(choices.of(list(fitting_kinds(state))))
     if kind is c.Deploy:
         return choices.of(
-            (deploy(plan, now), deploy(plan, now, less=True), rescheduled(plan, now), nonsense(plan, now))
+            (deploy(plan, now), deploy(plan, now, less=True), rescheduled(plan, now), choices.of(nonsense(plan, now)))
         )
     values = {name: field(plan, choices, name, hint, state, now, fresh) for name, hint in HINTS[kind].items()}
     if kind in (c.CreateRun, c.CreateRetry):
@@ -309,9 +309,28 @@ def fitting_kinds(state: State) -> Iterator[tuple[type[c.Command], ...]]:
             yield (c.CreateRun, c.CreateRetry) if state.session is not None else (c.StartSession,)
 
 
-def nonsense(plan: Plan, now: int) -> c.Deploy:
-    """Two consumers of one topic."""
-    return c.Deploy(now, "v1", plan.topics, (*plan.handlers, plan.handlers[0]._replace(name="again")))
+def nonsense(plan: Plan, now: int) -> tuple[c.Deploy, ...]:
+    """Declarations that make no sense, each in one way."""
+    one, others = plan.handlers[0], plan.handlers[1:]
+    poll = Declaration("poll", "producer", (), False, 60)
+    handlers = (
+        (*plan.handlers, one._replace(name="again")),
+        (one, *plan.handlers),
+        (*others, one._replace(name="")),
+        (*others, one._replace(subscribes=())),
+        (*others, one._replace(subscribes=("nowhere",))),
+        (*others, one._replace(subscribes=one.subscribes * 2)),
+        (*others, one._replace(interval_ms=60)),
+        *((*plan.handlers, poll._replace(**wrong)) for wrong in (
+            {"interval_ms": -1}, {"cron": "0 3 * * *"}, {"has_mutate": True}, {"subscribes": plan.topics[:1]},
+        )),
+    )  # fmt: skip
+    topics = ((*plan.topics, ""), (*plan.topics, plan.topics[0]))
+    return (
+        *(c.Deploy(now, "v1", plan.topics, which) for which in handlers),
+        *(c.Deploy(now, "v1", which, plan.handlers) for which in topics),
+        c.Deploy(now, "", plan.topics, plan.handlers),
+    )
 
 
 def is_true(command: c.Command, state: State, world: World) -> bool:
@@ -349,7 +368,8 @@ def field(plan: Plan, choices: Choices, name: str, hint: Any, state: State, now:
         case "publication":
             return publication(choices.of((*plan.roots, Key("nowhere", "x"))), choices.of(("t", " ")))
         case "publications":
-            return tuple(publication(key, "again") for key in choices.some(plan.roots, 20))
+            keys = [key for key in choices.some(plan.roots, 20) for _ in range(choices.weighted([(4, 1), (1, 2)]))]
+            return tuple(publication(key, f"again {n}") for n, key in enumerate(keys))
         case "by":
             if choices.chance(80):
                 speaks = state.run is not None and state.run.status == "active"
@@ -367,7 +387,7 @@ def field(plan: Plan, choices: Choices, name: str, hint: Any, state: State, now:
         case "tool":
             return choices.of((*TOOLS, ""))
         case "data" | "params" | "result" | "state" | "message" | "title":
-            return choices.of(("1", "2", *ODD_TEXTS[2:4]))
+            return choices.of(("1", "2", *ODD_TEXTS[2:4], ODD_TEXTS[-1]))
         case "version" | "topics" | "handlers":
             raise AssertionError("a deployment is drawn as a whole")
     if hint is bool:

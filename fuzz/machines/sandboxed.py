@@ -6,8 +6,12 @@ it may not, and must be stopped for the right reason, whatever it catches.
 """
 
 import json
+import os
+import re
 import signal
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -22,7 +26,7 @@ from ...sandbox.engine import Workers
 from ...sandbox.handlers import Events, Scripts
 from .choices import Choices
 from .life import Broken, alarm
-from .plans import TOOLS, WORKFLOW, Plan
+from .plans import ODD_TEXTS, TOOLS, WORKFLOW, Plan
 
 READ: Final = "mail.read"
 MAY: Final[dict[Function, str]] = {
@@ -59,6 +63,9 @@ CAUGHT: Final = "try { BODY } catch (error) { } finally { } return {};"
 
 GOES_ON: Final = "ctx.sheets.append({}); throw new Error('x');"
 """It calls, does not wait, and breaks: nothing may be sent for it."""
+BIG: Final = re.compile(r"(?<![\w.\"])(\d{16,})(?![\w.\"])")
+NO_JSON: Final = ('{"a":1,"a":2}', "NaN", "[1", "1e999", "[" * 70 + "]" * 70)
+"""What no script can be given."""
 DAY_MS: Final = 24 * 60 * 60_000
 ZONES: Final = (UTC, timezone(timedelta(hours=5, minutes=45)), timezone(timedelta(hours=-7)))
 HEAVY: Final = (
@@ -95,7 +102,10 @@ class Sandboxed:
         self.sources: dict[tuple[str, str], str] = {}
         """Workflow and version -> its file."""
         self.failing: Failed | None = None
-        log = lambda workflow, run, lines: None  # noqa: E731 - what scripts print is of no interest here
+        self.found = choices.of(ODD_TEXTS)
+        """What is read from outside."""
+        self.logged: list[tuple[str, str, tuple[str, ...]]] = []
+        log = lambda *told: self.logged.append(told)  # noqa: E731 - a line that says all
         self.scripts = Scripts(workers_of(engine.__file__), lambda *which: self.sources[which], events, self, log)
 
     # -- the tools that scripts see
@@ -104,7 +114,7 @@ class Sandboxed:
         return {TOOLS[0]: Tool("mutate", self.plan.reconcilable, self.plan.deadline_ms), READ: Tool("read")}
 
     def read(self, state: State, tool: str, params: str) -> str | Failed:
-        return self.failing or "1"
+        return self.failing or self.found
 
     # -- a call
 
@@ -115,7 +125,8 @@ class Sandboxed:
         task = self.task(effect.function, run, row, drawn, pending)
         handler = next(h for h in state.handlers if h.declared.name == effect.handler)
         flood = FLOOD if self.choices.chance(3) else ""
-        body = f"{HELPERS}{checks(effect.function, run, handler)}{flood}{task.body}"
+        begins = f"console.log({js(f'{effect.function} of {run.id}')});"
+        body = f"{begins}{HELPERS}{checks(effect.function, run, handler)}{flood}{task.body}"
         code = f"async (ctx, first, second) => {{ {body} }}"
         name = json.dumps(effect.handler)
         parts = f"producers: {{{name}: {code}}}"
@@ -126,7 +137,8 @@ class Sandboxed:
         )
         if task.heavy:
             state = state._replace(policy=state.policy._replace(handler_call_ms=SHORT_MS))
-        with alarm(signal.SIGALRM, NEVER_SECONDS, Broken("SANDBOX", f"a call did not end in {NEVER_SECONDS} s")):
+        never = Broken("SANDBOX", f"a call did not end in {NEVER_SECONDS} s")
+        with alarm(signal.SIGALRM, NEVER_SECONDS, never), far_from_utc():
             answer = self.scripts.call(state, effect)
         if not alike(answer, task.meant):
             raise Broken(
@@ -134,6 +146,9 @@ class Sandboxed:
                 f"{effect.function} should come to {task.meant!r:.300}, came to {answer!r:.300}",
                 (task.body,),
             )
+        lines = [lines for *which, lines in self.logged if which == [state.workflow, run.id]]
+        if not task.heavy and [one[0] for one in lines] != [f"{effect.function} of {run.id}"]:
+            raise Broken("SANDBOX", f"what {effect.function} logs does not arrive: {self.logged!r:.200}", (task.body,))
         return answer if isinstance(answer, Finished) else task.meant if isinstance(task.meant, Failed) else answer
 
     def task(self, function: Function, run: Run, row: Declaration, drawn: Answer, pending: list[Event]) -> Task:
@@ -143,6 +158,9 @@ class Sandboxed:
             return Task(self.choices.of((*HEAVY, *busy)), Failed("limit"), heavy=True)
         if self.choices.chance(15):
             return self.hostile(function, row, topic)
+        if "read" in MAY[function].split() and self.choices.chance(5):
+            self.found = self.choices.of(NO_JSON)
+            return Task(CAUGHT.replace("BODY", OPERATIONS["read"]), Failed("connector"))
         match drawn:
             case Failed(failure="script"):
                 return Task("throw new Error('it failed');", drawn)
@@ -179,13 +197,17 @@ class Sandboxed:
         ids = [*(key.id for key in known), "nobody"]
         found = [seen(e) for key in known if (e := self.events.get(WORKFLOW, key)) is not None]
         peek = (
-            f"const [peeked, got] = await Promise.all([ctx.peek({topic}{options}), ctx.getByIds({topic}, {js(ids)})]);"
+            f"const [peeked, got, found] = await Promise.all("
+            f"[ctx.peek({topic}{options}), ctx.getByIds({topic}, {js(ids)}), ctx.mail.read({{}})]);"
+            f"given('what is outside', found, {literal(self.found)});"
             f"given('peek', peeked, [{', '.join(of_topic[:most])}]); given('events', got, [{', '.join(found)}]);"
         )
         wake = ""
         if drawn.wake_at is not None:
-            moment = datetime.fromtimestamp(drawn.wake_at / 1000, self.choices.of(ZONES))
-            wake = f", wakeAt: {js(moment.isoformat(timespec='milliseconds'))}"
+            zone = self.choices.of((None, *ZONES))  # Without one it is UTC, wherever the host is.
+            moment = datetime.fromtimestamp(drawn.wake_at / 1000, zone or UTC)
+            said = moment if zone else moment.replace(tzinfo=None)
+            wake = f", wakeAt: {js(said.isoformat(timespec='milliseconds'))}"
         returned = (
             f"reservations: {js(reservations)}, data: {literal(drawn.data)}, ui: {{title: {js(drawn.title)}}}{wake}"
         )
@@ -201,7 +223,7 @@ class Sandboxed:
             key.topic not in self.plan.topics
             or not key.id
             or not title.strip()
-            or len(text) > self.plan.policy.json_max_chars
+            or len(json.dumps(json.loads(text), separators=(",", ":"))) > self.plan.policy.json_max_chars
             for key, title, text in drawn.publications
         )
         return Task(body, Failed("bad_result") if wrong else drawn)
@@ -245,11 +267,14 @@ def checks(function: Function, run: Run, row: Handler) -> str:
     """Looks at what the function is given."""
     if function in ("producer", "prepare"):
         return f"given('state', first, {literal(row.state) if row.state else 'undefined'});"
-    ids = [key.id for key in sorted(run.reserved)]
+    reserved: dict[str, list[str]] = {}
+    for key in run.reserved:
+        reserved.setdefault(key.topic, []).append(key.id)
+    taken = [{"topic": topic, "ids": ids} for topic, ids in reserved.items()]
     lines = [
         f"given('data', first.data, {literal(run.data)});",
         f"given('title', first.ui.title, {js(run.title)});",
-        f"given('ids', first.reservations.flatMap(r => r.ids).length, {len(ids)});",
+        f"given('inputs', first.reservations, {js(taken)});",
     ]
     if function == "next":
         meant = {"success": f"{{status: 'applied', result: {literal(run.result or 'null')}}}"}
@@ -264,14 +289,28 @@ def seen(event: Event) -> str:
     return f"{{{names}, payload: {literal(event.payload)}}}"
 
 
+@contextmanager
+def far_from_utc() -> Iterator[None]:
+    """A machine that stands where it is another time."""
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "Asia/Kathmandu"
+    time.tzset()
+    try:
+        yield
+    finally:
+        del os.environ["TZ"]
+        if before is not None:
+            os.environ["TZ"] = before
+        time.tzset()
+
+
 def js(value: object) -> str:
     return json.dumps(value)
 
 
 def literal(text: str) -> str:
     """A JSON text as JavaScript; a whole number that JavaScript can not hold is a BigInt there."""
-    value = json.loads(text)
-    return f"{value}n" if isinstance(value, int) and abs(value) > 2**53 else text
+    return BIG.sub(r"\1n", text)
 
 
 def alike(answer: Answer, meant: Answer) -> bool:

@@ -6,6 +6,7 @@ should do.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -18,7 +19,7 @@ from ...adapters.memory import MemoryStore
 from ...adapters.service import BREAKS_MAX, Lane, Service, shared
 from ...kernel import commands as c
 from ...kernel import gate
-from ...kernel.policy import Policy
+from ...kernel.policy import Policy, backoff_ms
 from ...kernel.ports import Change, DamagedStore, Disconnected, Store
 from ...kernel.respond import Answer, Finished, Pinned
 from ...kernel.schedule import Idle, Wait
@@ -95,6 +96,10 @@ class ServiceLife(Life):
         self.waiting: list[tuple[str, c.Command]] = []
         """Who waits for an answer now."""
         self.slow = self.bugs = self.outages = 0
+        self.at_work_until = 0
+        """Until when a script takes its time."""
+        self.away: Counter[str] = Counter()
+        """How often the store was away for each since it was seen at rest."""
         self.damaged: str = ""
         self.breaks: Counter[str] = Counter()
         """What broke in each since it was seen at rest."""
@@ -110,6 +115,10 @@ class ServiceLife(Life):
 
     def hear(self, workflow: str, text: str) -> None:
         self.tell(workflow, text.splitlines()[-1])
+        waits = re.match(r"broke off, and begins again in (\d+) s: the store is away", text)
+        longest_ms = backoff_ms(self.away[workflow], *services.BEGIN_AGAIN_MS)
+        if waits and int(waits[1]) * 1_000 > longest_ms:
+            self.note(Broken("HOST", f"{workflow} waits {waits[1]} s after {self.away[workflow]} outages in a row"))
 
     def note(self, trouble: Broken) -> None:
         """Remember what is wrong: no thread is asked to let it through."""
@@ -159,15 +168,18 @@ class ServiceLife(Life):
 
     def trouble_of(self, args: tuple[Any, ...]) -> None:
         """A store that is away is so for lanes; people try again by themselves."""
-        lane = self.loom.moving is not None and self.loom.moving.name.startswith("keepkernel")
+        who, _, workflow = (self.loom.moving.name if self.loom.moving is not None else "").partition(" ")
+        lane = who == "keepkernel"
         if lane and self.outages:
             self.outages -= 1
+            self.away[workflow] += 1
             raise Disconnected("the store is away")
         if lane and self.damaged and self.damaged in args:
             raise DamagedStore("it is broken")
 
     def call(self, state: State, effect: CallHandler) -> Answer:
         slow, self.slow = self.slow, 0
+        self.at_work_until = max(self.at_work_until, self.loom.now + 1_000 * slow)
         self.loom.pause(lambda: False, slow)
         if self.bugs:
             self.bugs -= 1
@@ -286,6 +298,7 @@ class ServiceLife(Life):
             return
         if not blocked:
             self.breaks[name] = 0
+        self.away[name] = 0
         self.taken.discard(name)
         waits = [command for workflow, command in self.waiting if workflow == name]
         if waits and gate.active(state) is None:
@@ -319,9 +332,17 @@ class ServiceLife(Life):
     def stop(self) -> None:
         """Nobody is in the middle of anything when it has stopped."""
         self.tell("person", "stops the service")
-        stopped: list[bool] = []
-        self.loom.Thread(lambda: stopped.append(self.service.stop(float("inf"))), "stop").start()
+        stopped: list[int] = []
+        began = self.loom.now
+
+        def ends() -> None:
+            self.service.stop(float("inf"))
+            stopped.append(self.loom.now)
+
+        self.loom.Thread(ends, "stop").start()
         self.until(lambda: bool(stopped) and not self.waiting, "the end of the service")
+        if stopped[0] > max(began, self.at_work_until) + LATE_MS:
+            raise Broken("HOST", f"it takes {stopped[0] - began} ms to stop, and no script is at work so long")
         for name, lane in self.service.lanes.items():
             if lane.running:
                 raise Broken("HOST", f"{name} goes on after its end")

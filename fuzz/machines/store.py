@@ -8,12 +8,25 @@ gets changes twice, gets changes that are too late, and is asked for its lists i
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
+from importlib import import_module
 from typing import Any, Final, TypeVar
+from unittest.mock import patch
 
 from ...adapters.points import SimulatedCrash
 from ...kernel import commands as c
 from ...kernel.policy import Policy
-from ...kernel.ports import Change, Conflict, Lease, LeaseLost, Loaded, Store, Transition, UnknownWorkflow, change_of
+from ...kernel.ports import (
+    Change,
+    Conflict,
+    Lease,
+    LeaseLost,
+    Loaded,
+    Store,
+    StoreFull,
+    Transition,
+    UnknownWorkflow,
+    change_of,
+)
 from ...kernel.step import step
 from ...kernel.types import Accepted, Event, Key, Mutation, Outcome, Run, Session, State, new_workflow
 from ...kernel.window import named
@@ -29,6 +42,8 @@ T = TypeVar("T")
 NOBODY: Final = Lease("", "", 0, 0)
 LEASES_END: Final = ("duckdb",)
 """Stores that one process keeps to itself: its leases end with it."""
+FOLDING: Final = {"duckdb": "keepkernel.adapters.duckdb"}
+"""Stores that rewrite their tables now and then, and where to find how much they read at once."""
 SHARED: Final = ("sqlite", "postgresql")
 """Stores that several processes may open."""
 NEIGHBOUR: Final = "w2/ü%"
@@ -71,7 +86,7 @@ class StoreLife(KernelLife):
         self.url = url
         self.lives = 0
         self.clock = 1_000_000
-        self.die_in = 0
+        self.die_in = self.full_in = self.fold_after = 0
         self.copy: Place | None = None
         self.beside: Store | None = None
         """The same store as another process has it open."""
@@ -86,7 +101,11 @@ class StoreLife(KernelLife):
 
     def start(self) -> None:
         self.place = self.places.enter_context(new_place(self.choices, self.url))
-        self.store: Store = self.place.open(self.tick, self.reach)
+        if self.place.scheme in FOLDING:
+            self.fold_after = self.choices.of((1, 3, 2_000))
+            module = import_module(FOLDING[self.place.scheme])
+            self.places.enter_context(patch.object(module, "PAGE", self.choices.of((1, 3, 256))))
+        self.store: Store = self.opened()
         self.places.callback(self.drop)
         for name, its in ((WORKFLOW, self.plan.policy), (NEIGHBOUR, Policy())):
             if not self.store.create(name, its) or self.store.create(name, its):
@@ -104,6 +123,13 @@ class StoreLife(KernelLife):
             self.beside.drop()
         self.store.drop()
 
+    def opened(self) -> Store:
+        """The store of this place; one that folds does so as often as is drawn."""
+        store = self.place.open(self.tick, self.reach)
+        if self.fold_after:
+            vars(store)["_fold_commits"] = self.fold_after
+        return store
+
     # -- time and death
 
     def tick(self) -> int:
@@ -111,6 +137,10 @@ class StoreLife(KernelLife):
 
     def reach(self, point: str) -> None:
         self.coverage.points[f"{self.place.scheme} {point}"] += 1
+        if self.full_in and point.endswith(": before"):
+            self.full_in -= 1
+            if not self.full_in:
+                raise StoreFull("no room")
         if self.die_in:
             self.die_in -= 1
             if not self.die_in:
@@ -144,7 +174,7 @@ class StoreLife(KernelLife):
         if self.place.scheme in LEASES_END:
             self.old_leases += [self.lease] if self.lease.host else []
             self.lease = NOBODY
-        self.store = self.place.open(self.tick, self.reach)
+        self.store = self.opened()
 
     # -- commands
 
@@ -206,7 +236,36 @@ class StoreLife(KernelLife):
         whole, seen = step(self.other.state, command), step(loaded.state, command)
         self.check_alike(whole, seen, command)
         if isinstance(whole, Accepted) and isinstance(seen, Accepted):
-            self.write(change_of(self.fresh(), loaded, (command, seen)), self.other, [(command, whole)])
+            change = change_of(self.fresh(), loaded, (command, seen))
+            if self.place.scheme in SHARED and self.choices.chance(20) and self.has_no_room(change):
+                return
+            self.write(change, self.other, [(command, whole)])
+
+    def has_no_room(self, change: Change) -> bool:
+        """The disk is full in the middle of a change, and then another process writes something else: no half of it."""
+        self.full_in = 1 + self.choices.number(4)
+        try:
+            self.store.commit(change)
+        except StoreFull:
+            self.tell("store", "has no room for a change of the neighbour")
+        else:
+            for done in change.done:
+                accepted = step(self.other.state, done.command)
+                assert isinstance(accepted, Accepted)
+                self.other.add(done.command, accepted)
+            return True
+        finally:
+            self.full_in = 0
+        self.check(self.other)
+        self.change_process()
+        grant = c.Grant(self.now, "mail.send", self.choices.of(("ask", "always")))
+        accepted = step(self.other.state, grant)
+        assert isinstance(accepted, Accepted)
+        loaded = self.store.load(NEIGHBOUR, grant)
+        self.write(change_of(self.fresh(), loaded, (grant, accepted)), self.other, [(grant, accepted)])
+        self.change_process()
+        self.check(self.other)
+        return True
 
     # -- what else happens to a store
 
@@ -259,7 +318,7 @@ class StoreLife(KernelLife):
         """The same store is open twice, and its users take turns."""
         if self.place.scheme in SHARED:
             self.tell("store", "another process works on it")
-            beside = self.beside or self.place.open(self.tick, self.reach)
+            beside = self.beside or self.opened()
             self.store, self.beside = beside, self.store
 
     def commit_again(self) -> None:
@@ -380,6 +439,8 @@ class StoreLife(KernelLife):
         state = account.state
         if loaded.version != account.version:
             raise Broken("STORE", f"it is at version {loaded.version}, not {account.version}")
+        if account.transitions and self.store.now() < account.transitions[-1].at:
+            raise Broken("STORE", f"its time is {self.store.now()}, and it holds what happened after that")
         rows = differences(loaded.state._replace(events=()), state._replace(events=()))
         if rows:
             raise Broken("STORE", "its state is another than was committed", rows)
