@@ -237,7 +237,7 @@ class StoreLife(KernelLife):
         self.check_alike(whole, seen, command)
         if isinstance(whole, Accepted) and isinstance(seen, Accepted):
             change = change_of(self.fresh(), loaded, (command, seen))
-            if self.place.scheme in SHARED and self.choices.chance(20) and self.has_no_room(change):
+            if self.place.scheme in SHARED and self.choices.chance(50) and self.has_no_room(change):
                 return
             self.write(change, self.other, [(command, whole)])
 
@@ -318,6 +318,8 @@ class StoreLife(KernelLife):
         """The same store is open twice, and its users take turns."""
         if self.place.scheme in SHARED:
             self.tell("store", "another process works on it")
+            if self.choices.chance(30):
+                self.turn_clock_back()
             beside = self.beside or self.opened()
             self.store, self.beside = beside, self.store
 
