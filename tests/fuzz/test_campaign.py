@@ -59,7 +59,7 @@ def test_nothing_found(tmp_path: Path, quick: None, capsys: pytest.CaptureFixtur
 
 def test_something_found(tmp_path: Path, quick: None, broken: str, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.html"
-    wanted = Wanted("kernel", seconds=60, workers=1, corpus=tmp_path / "corpus", fault=broken)
+    wanted = Wanted("kernel", seconds=60, workers=1, seed=1, corpus=tmp_path / "corpus", fault=broken)
     assert fuzz(wanted, html=page) == 1
     said = capsys.readouterr().out
     assert "something is broken" in said

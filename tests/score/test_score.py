@@ -3,6 +3,7 @@
 import json
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -68,9 +69,12 @@ def test_a_detector_that_finds_something_where_nothing_is_counts_for_nothing(mon
 def test_a_fault_that_is_found_is_asked_of_nobody_else_unless_all_are_wanted(
     words: tuple[str, ...], asked: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def release_is_lost(level: Level, until: float) -> str:
-        time.sleep(0.5)  # So that the next one is not asked beside it by chance.
-        return "lost" if events.release is not sound else ""
+    def release_is_lost(seconds: float) -> Callable[[Level, float], str]:
+        def search(level: Level, until: float) -> str:
+            time.sleep(seconds)  # So that the next one is not asked beside it by chance.
+            return "lost" if events.release is not sound else ""
+
+        return search
 
     sound = events.release
     for known in list(score.DETECTORS):
@@ -78,8 +82,8 @@ def test_a_fault_that_is_found_is_asked_of_nobody_else_unless_all_are_wanted(
     few = {name: CATALOGUE[name] for name in ("lost-release", "result-dropped", "pause-is-ignored")}
     monkeypatch.setattr(score, "CATALOGUE", few)
     with_detector(monkeypatch, "blind", lambda level, until: "")
-    with_detector(monkeypatch, "sharp", release_is_lost)
-    with_detector(monkeypatch, "keen", release_is_lost)
+    with_detector(monkeypatch, "sharp", release_is_lost(0.5))
+    with_detector(monkeypatch, "keen", release_is_lost(3.0))
     told = json.loads(run("--only", "kernel", *words, "--json").output)
     [row] = [row for row in told["faults"] if row["fault"] == "lost-release"]
     assert (row["found_by"], row["what"], row["detectors"].keys()) == ("sharp", "lost", asked)
