@@ -375,7 +375,13 @@ def reservations_fixed(step: Step) -> Rows:
     if before.phase in ("pending", "preparing"):
         if before.reserved != after.reserved:
             yield from unfit_to_reserve(step.before, after)
-        yield from named_and_held(step, after)
+            for event in step.after.events:
+                if event.status == "pending" and event.key in after.reserved:
+                    yield f"run {after.id} names event {event.key.id}, which it does not hold"
+        taken = {event.key for event in moved_events(step, "pending", "reserved")}
+        yield from (
+            f"run {after.id} holds event {key.id}, which it did not name" for key in sorted(taken - {*after.reserved})
+        )
         return
     if before.reserved != after.reserved:
         yield f"run {before.id} reserved {before.reserved}, now {after.reserved}"
@@ -384,15 +390,6 @@ def reservations_fixed(step: Step) -> Rows:
     for was, now in changed_events(step):
         if was.status == "reserved" and (now.status, now.owner) != (was.status, was.owner):
             yield f"event {was.key.id} left run {before.id}: {now.status}"
-
-
-def named_and_held(step: Step, run: Run) -> Rows:
-    """What a run names it holds, and it holds nothing else."""
-    taken = {event.key for event in moved_events(step, "pending", "reserved")}
-    yield from (f"run {run.id} holds event {key.id}, which it did not name" for key in sorted(taken - {*run.reserved}))
-    for event in step.after.events:
-        if event.status == "pending" and event.key in run.reserved:
-            yield f"run {run.id} names event {event.key.id}, which it does not hold"
 
 
 def unfit_to_reserve(state: State, run: Run) -> Rows:
@@ -458,7 +455,7 @@ def content_fixed(step: Step) -> Rows:
         if (was.created_by, was.causes) != (now.created_by, now.causes):
             yield f"event {was.key.id} has another origin"
     both = kept(step)
-    if both is not None:
+    if both is not None and (both[0].causes, both[0].reserved) != (both[1].causes, both[1].reserved):
         was_run, run = both
         expected = roots(step.before, run) if was_run.phase in ("pending", "preparing") else was_run.causes
         if run.causes != expected:
