@@ -24,7 +24,7 @@ from keepkernel import (
     encode,
     step,
 )
-from keepkernel.kernel.codec import EncodeError, from_plain, reader, shown, to_plain
+from keepkernel.kernel.codec import WRITERS, EncodeError, from_plain, reader, shown, to_plain
 from keepkernel.kernel.commands import _snake
 
 EFFECTS = {
@@ -36,12 +36,13 @@ EFFECTS = {
 
 
 @pytest.fixture(autouse=True)
-def _readers_made_anew() -> None:
-    """A reader that an earlier test has made could hide a fault in the making."""
+def _made_anew() -> None:
+    """A reader or a writer that an earlier test has made could hide a fault in the making."""
     reader.cache_clear()
+    for kind in [kind for kind in WRITERS if hasattr(kind, "_fields")]:
+        del WRITERS[kind]
 
 
-@pytest.mark.rule("CODEC-001")
 def test_every_command_is_named_by_its_words() -> None:
     assert COMMANDS["start_session"] is StartSession
     assert _snake("StartSession") == "start_session"
@@ -153,3 +154,21 @@ def test_messages_are_short_whatever_the_input() -> None:
         "1.5",
         "null",
     ]
+
+
+@pytest.mark.rule("CODEC-001")
+def test_the_plain_value_of_anything_is_what_its_text_says() -> None:
+    state = flow().deployed().mutating().state
+    for value in (state, *EFFECTS.values(), Prepared(1, "r", mail("m1")), step(state, Pause(5)), Pause(5)):
+        assert to_plain(value) == json.loads(encode(value))
+
+
+@pytest.mark.rule("CODEC-001")
+def test_what_stays_the_same_is_written_once_and_what_changes_anew() -> None:
+    state = flow().deployed().state
+    assert encode(state) == encode(state)
+    kept = WRITERS[type(state.policy)]
+    assert kept(state.policy) is kept(state.policy)
+    other = state._replace(policy=state.policy._replace(session_runs=7))
+    assert decode_state(encode(other)) == other != state
+    assert not hasattr(WRITERS[type(state)], "cache_info")
