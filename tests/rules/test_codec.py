@@ -158,7 +158,7 @@ def test_messages_are_short_whatever_the_input() -> None:
 
 @pytest.mark.rule("CODEC-001")
 def test_the_plain_value_of_anything_is_what_its_text_says() -> None:
-    state = flow().deployed().mutating().state
+    state = flow().deployed().event("m1").run_to("in_flight").state
     for value in (state, *EFFECTS.values(), Prepared(1, "r", mail("m1")), step(state, Pause(5)), Pause(5)):
         assert to_plain(value) == json.loads(encode(value))
 
