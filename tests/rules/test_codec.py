@@ -172,3 +172,10 @@ def test_what_stays_the_same_is_written_once_and_what_changes_anew() -> None:
     other = state._replace(policy=state.policy._replace(session_runs=7))
     assert decode_state(encode(other)) == other != state
     assert not hasattr(WRITERS[type(state)], "cache_info")
+
+
+@pytest.mark.rule("CODEC-003")
+def test_a_value_of_a_wrong_type_is_written_as_it_is_and_not_read() -> None:
+    assert encode(Pause(1.5)) == '{"now":1.5,"type":"pause"}'
+    with pytest.raises(DecodeError):
+        decode_command(encode(Pause(1.5)))
