@@ -127,6 +127,7 @@ class Worker:
         """The call is over: its context goes, with all that the script still waits for."""
         if self.over:
             return
+        self.over = True
         try:
             self.send({"drop": True}, time.monotonic() + 1)
         except Stopped:

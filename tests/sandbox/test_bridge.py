@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -436,3 +437,15 @@ def test_a_sandbox_that_does_not_start_is_the_hosts_trouble(monkeypatch: pytest.
     workers = Workers()
     said = run_body(workers, "prepare", "return 1").said
     assert said == Failed("host", "the sandbox does not start: the engine died (exit code 1)")
+
+
+def test_a_call_that_is_over_is_dropped_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not again by whoever borrows its worker, and gives it back without a call."""
+    said: list[object] = []
+    monkeypatch.setattr(Worker, "send", lambda worker, message, deadline: said.append(message))
+    with closing(Workers()) as workers:
+        with workers.lent() as worker:
+            worker.over = False
+        with workers.lent() as same:
+            assert same is worker
+        assert said == [{"drop": True}]
