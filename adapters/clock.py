@@ -2,10 +2,20 @@
 
 import time
 from collections.abc import Callable
+from typing import Final
+
+AHEAD_S: Final = 60
+"""A store's time may be so far ahead of a clock without anybody being told."""
 
 
 def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def ahead_of_clock_s(store_ms: int) -> int:
+    """So many seconds is a store's time ahead of this machine's clock; 0 when nobody need be told."""
+    ahead_s = (store_ms - wall_clock_ms()) // 1_000
+    return ahead_s if ahead_s > AHEAD_S else 0
 
 
 class ForwardClock:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from . import story
-from .adapters.clock import wall_clock_ms
+from .adapters.clock import ahead_of_clock_s
 from .book import Book, Chapter, NotFound
 from .kernel import commands as c
 from .kernel.ports import Store, StoreError
@@ -81,7 +81,7 @@ class Office:
         chapters = self.book.chapters(text(request, "workflow"))
         now = self.store.now()
         workflows = [story.status_of(chapter, now) for chapter in chapters]
-        return {"host": self.host, "ahead_s": max(0, (now - wall_clock_ms()) // 1000), "workflows": workflows}
+        return {"host": self.host, "ahead_s": ahead_of_clock_s(now), "workflows": workflows}
 
     def rows(self, what: Callable[[Chapter, int], list[Document]], request: Document) -> Document:
         limit = request.get("limit", 50)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from . import story
-from .adapters.clock import wall_clock_ms
+from .adapters.clock import ahead_of_clock_s, wall_clock_ms
 from .adapters.connectors import ConfigError, Connections
 from .adapters.connectors.connections import Tell
 from .adapters.control import Control
@@ -42,8 +42,6 @@ STDERR_MAX: Final = 2_000
 OPEN_S: Final = 5.0
 """A store that is busy may be so with a command that is about to end."""
 PATIENCE_S: Final = 60.0
-AHEAD_S: Final = 60
-"""A store's time may be so far ahead of a clock without anybody being told."""
 GRACE_S: Final = 60.0
 
 News = Callable[[Document], None]
@@ -294,8 +292,8 @@ class Runtime:
 
     def _tell_time(self) -> None:
         """The time of a store never goes back; after a clock that was ahead, nothing is due for as long."""
-        ahead_s = (self.store.now() - wall_clock_ms()) // 1000
-        for name in self.files if ahead_s > AHEAD_S else ():
+        ahead_s = ahead_of_clock_s(self.store.now())
+        for name in self.files if ahead_s else ():
             self.tell(name, f"the store's time is {ahead_s} s ahead of this machine's clock, and waits for it")
 
     def _prepare(self, name: str) -> None:
